@@ -1,0 +1,53 @@
+"""streammine: an epoch-based, deterministic event-stream processing engine.
+
+The names below are the public ones. They load on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streammine.model.errors import (
+        ClusterError,
+        InputError,
+        JobFailedError,
+        OutputError,
+        StreammineError,
+        TopologyError,
+        UserCodeError,
+    )
+    from streammine.model.topology import Topology
+    from streammine.operators.api import Context, Mapper, Operator, Reducer
+    from streammine.operators.state import List, Map, Queue, Value
+    from streammine.session import Result, run
+
+_HOMES = {
+    "streammine.model.errors": (
+        "ClusterError",
+        "InputError",
+        "JobFailedError",
+        "OutputError",
+        "StreammineError",
+        "TopologyError",
+        "UserCodeError",
+    ),
+    "streammine.model.topology": ("Topology",),
+    "streammine.operators.api": ("Context", "Mapper", "Operator", "Reducer"),
+    "streammine.operators.state": ("List", "Map", "Queue", "Value"),
+    "streammine.session": ("Result", "run"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'streammine' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

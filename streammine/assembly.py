@@ -1,0 +1,475 @@
+"""Where machines, operators, partitioners and stores are wired together. Both shells import this.
+
+`CompiledJob` is what a topology comes to: operators checked against their inputs' schemas, the graph with
+its disciplines, and the columns that travel on each edge. `CompiledJob.slice` builds one slice: its pure
+machine, and the processor that does its work on what the shell hands in (`Environment`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from partitioners import Broadcast, Hash, KeyRange, partitioner_named
+from streammine.engine.bag import BagMemory
+from streammine.engine.channel import InputChannel, OutputChannel
+from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
+from streammine.engine.planner import DEAD_LETTERS, LogicalNode, plan
+from streammine.engine.processor import OperatorProcessor, Processor, SourceProcessor
+from streammine.engine.slice import SliceMachine
+from streammine.model.contracts import (
+    DEAD_SCHEMA,
+    BatchSpill,
+    Discipline,
+    Partitioner,
+    SequentialOperator,
+    SourceReader,
+    StatefulOperator,
+    StatelessOperator,
+    StoreOpener,
+)
+from streammine.model.errors import TopologyError
+from streammine.model.ids import (
+    FILE_COLUMN,
+    KEY_COLUMN_PREFIX,
+    ROW_COLUMN,
+    TIME_COLUMN,
+    SliceId,
+    next_index_column,
+)
+from streammine.model.job import Edge, JobGraph, SinkTarget, Vertex
+from streammine.model.manifest import SinkDescription
+from streammine.model.topology import (
+    BroadcastPartition,
+    HashPartition,
+    KeyRangePartition,
+    Partition,
+    Topology,
+    UserPartition,
+    topology_graph,
+)
+from streammine.operators.catalog import build_operator
+from streammine.operators.loading import Loader
+from streammine.operators.committer import CommitOperator
+from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
+
+Operator = StatelessOperator | StatefulOperator | SequentialOperator
+
+CHANNEL_BUDGET_BYTES = 128 << 20
+"""What all channels into one slice may hold of later epochs, together."""
+
+SMALLEST_BUDGET_BYTES = 1 << 20
+DEAD_LETTERS_COMMIT_EVERY = 64
+"""Epochs in a group of the dead-letter output."""
+
+DEFAULT_READ_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a shell hands to the slices it hosts.
+
+    `open_reader` opens (source, slice index, columns needed or None for all); it is called when the job
+    runs, not before. `open_store` opens a sink's folder or URL; `targets` says where each sink goes.
+    """
+
+    open_reader: Callable[[str, int, tuple[str, ...] | None], SourceReader]
+    open_store: StoreOpener
+    targets: Mapping[str, SinkTarget]
+    open_spill: Callable[[], BatchSpill]
+    bag_memory_bytes: int = 256 << 20
+    read_rows: int = DEFAULT_READ_ROWS
+
+
+@dataclass(frozen=True)
+class BuiltSlice:
+    machine: SliceMachine
+    processor: Processor
+
+
+@dataclass
+class Stream:
+    """A named stream: its visible columns."""
+
+    schema: pa.Schema
+    operator: Operator | None = None
+
+
+class CompiledJob:
+    """A topology checked and planned. Raises TopologyError for whatever can't run.
+
+    `schemas` gives each source's columns. `base` is the folder that user modules are found
+    from; `load_value` gives operators that were submitted by value.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        schemas: Mapping[str, pa.Schema],
+        base: str,
+        load_value: Loader,
+        graph: JobGraph | None = None,
+    ) -> None:
+        self.topology = topology
+        self.epoch = topology.epoch_definition()
+        self._base = base
+        self._load_value = load_value
+        self._order = topology_graph(topology).order
+        probes = self._probe(schemas)
+        self.columns = _needed_columns(topology, self._order, probes)
+        pruned = {
+            name: schema if (wanted := self.columns[name]) is None else _select(schema, wanted)
+            for name, schema in schemas.items()
+            if name in self.columns
+        }
+        self.streams = self._probe(pruned)
+        self.graph = graph if graph is not None else plan(self._logical_nodes())
+
+    def _probe(self, schemas: Mapping[str, pa.Schema]) -> dict[str, Stream]:
+        """Build every operator once, to learn its output and traits."""
+        streams: dict[str, Stream] = {}
+        for name in self._order:
+            if name in self.topology.sources:
+                streams[name] = Stream(schemas[name])
+            elif name in self.topology.operators:
+                inputs = [
+                    streams[each].schema for each in self.topology.operators[name].input_names
+                ]
+                operator = self._build(name, inputs, combined=False, ordered=False)
+                streams[name] = Stream(operator.output, operator)
+        return streams
+
+    def _build(
+        self,
+        name: str,
+        inputs: list[pa.Schema],
+        combined: bool,
+        ordered: bool,
+        orders: Sequence[tuple[pa.Field, ...]] = (),
+    ) -> Operator:
+        return build_operator(
+            name,
+            self.topology.operators[name],
+            inputs,
+            self.epoch,
+            combined=combined,
+            ordered=ordered,
+            orders=orders,
+            base=self._base,
+            loader=self._load_value,
+        )
+
+    def _logical_nodes(self) -> list[LogicalNode]:
+        nodes = []
+        for name in self._order:
+            if name in self.topology.sources:
+                source = self.topology.sources[name]
+                nodes.append(LogicalNode(name, "source", slices=source.slices, may_die=True))
+            elif name in self.topology.operators:
+                nodes.append(self._logical_operator(name))
+            else:
+                sink = self.topology.sinks[name]
+                nodes.append(
+                    LogicalNode(
+                        name, "sink", (sink.input,), slices=sink.slices, ordered=sink.ordered
+                    )
+                )
+        return nodes
+
+    def _logical_operator(self, name: str) -> LogicalNode:
+        settings = self.topology.operators[name]
+        operator = self.streams[name].operator
+        may_die = getattr(settings, "on_error", "fail") == "dead_letter"
+        if not isinstance(operator, (StatefulOperator, SequentialOperator)):
+            return LogicalNode(name, "stateless", settings.input_names, may_die=may_die)
+        return LogicalNode(
+            name,
+            "stateful",
+            settings.input_names,
+            slices=settings.slices,
+            traits=operator.traits,
+            discipline=settings.discipline,
+            combine=getattr(settings, "combine", None),
+            broadcast=isinstance(settings.partition, BroadcastPartition),
+            keyed=any(operator.keys),
+            may_die=may_die,
+        )
+
+    # --- what travels ---------------------------------------------------------------------------
+
+    def edge_schema(self, edge: Edge) -> pa.Schema:
+        """Schema of the batches on an edge, hidden columns included."""
+        if edge.dead:
+            return DEAD_SCHEMA
+        if self.graph.vertex(edge.target).kind == "committer":
+            return FILE_RECORD
+        if edge.combined:
+            partial = self._operator(edge.target, combined=True, ordered=False)
+            assert isinstance(partial, StatefulOperator) and partial.partial_schema is not None
+            return partial.partial_schema
+        visible = self.streams[edge.stages[-1] if edge.stages else edge.source].schema
+        if not edge.carries_order:
+            return visible
+        return pa.schema([*visible, *self.order_fields(edge)])
+
+    def order_fields(self, edge: Edge) -> tuple[pa.Field, ...]:
+        """The columns that order an edge's rows, most significant first; () where it carries none."""
+        if not edge.carries_order:
+            return ()
+        fields = list(self._vertex_order(edge.source))
+        for name in edge.stages:
+            if getattr(self.streams[name].operator, "one_to_many", False):
+                column = next_index_column(field.name for field in fields)
+                fields.append(pa.field(column, pa.int32()))
+        return tuple(fields)
+
+    def _vertex_order(self, name: str) -> tuple[pa.Field, ...]:
+        """The hidden columns that order a vertex's output."""
+        if self.graph.vertex(name).kind == "source":
+            position = (pa.field(FILE_COLUMN, pa.int32()), pa.field(ROW_COLUMN, pa.int64()))
+            time = (pa.field(TIME_COLUMN, pa.int64()),) if self.epoch.kind == "time" else ()
+            return (*time, *position)
+        operator = self._vertex_operator(name)
+        hidden: tuple[pa.Field, ...] = getattr(operator, "hidden", ())
+        return hidden or tuple(
+            pa.field(f"{KEY_COLUMN_PREFIX}{number}", operator.output.field(each).type)
+            for number, each in enumerate(operator.output_order)
+        )
+
+    # --- slices ---------------------------------------------------------------------------------
+
+    def slice(
+        self, job: int, slice_id: SliceId, generation: int, environment: Environment
+    ) -> BuiltSlice:
+        """Build one slice's replica. Operators are not prepared yet (`Processor.prepare`)."""
+        vertex = self.graph.vertex(slice_id.vertex)
+        inputs = self.graph.inputs[slice_id]
+        outputs = self.graph.outputs[slice_id]
+        budget = max(SMALLEST_BUDGET_BYTES, CHANNEL_BUDGET_BYTES // max(1, len(inputs)))
+        checked = vertex.discipline is not Discipline.NONE
+        machine = SliceMachine(
+            slice_id,
+            tuple(
+                InputChannel(each.number, each.port, generation, checked) for each in inputs
+            ),
+            tuple(OutputChannel(job, each.number, generation, budget) for each in outputs),
+            self.epoch,
+            environment.read_rows,
+        )
+        return BuiltSlice(machine, self._processor(vertex, slice_id, generation, environment))
+
+    def _processor(
+        self, vertex: Vertex, slice_id: SliceId, generation: int, environment: Environment
+    ) -> Processor:
+        edges, carries_order = self._outgoing(slice_id)
+        if vertex.kind == "source":
+            columns = self.columns[vertex.name]
+            return SourceProcessor(
+                slice_id,
+                lambda: environment.open_reader(vertex.name, slice_id.index, columns),
+                edges,
+                carries_order,
+                self.epoch.kind == "time",
+            )
+        incoming = [edge for edge in self.graph.edges if edge.target == vertex.name]
+        operator = self._slice_operator(vertex, slice_id, generation, incoming, environment)
+        return OperatorProcessor(
+            slice_id,
+            operator,
+            vertex.discipline,
+            self._port_orders(incoming),
+            edges,
+            BagMemory(environment.bag_memory_bytes, environment.open_spill()),
+            self.epoch,
+            () if getattr(operator, "hidden", ()) or not carries_order else operator.output_order,
+        )
+
+    def _slice_operator(
+        self,
+        vertex: Vertex,
+        slice_id: SliceId,
+        generation: int,
+        incoming: list[Edge],
+        environment: Environment,
+    ) -> StatefulOperator | SequentialOperator:
+        if vertex.kind == "stateful":
+            return self._vertex_operator(vertex.name)
+        if vertex.kind == "sink":
+            return self._sink(vertex, slice_id, generation, environment)
+        (edge,) = incoming
+        return self._committer(edge.source, generation, environment)
+
+    def _vertex_operator(self, name: str) -> StatefulOperator | SequentialOperator:
+        """A new instance of a stateful vertex's operator, as its edges need it."""
+        incoming = [edge for edge in self.graph.edges if edge.target == name]
+        ordered = any(edge.carries_order for edge in self.graph.edges if edge.source == name)
+        operator = self._operator(
+            name,
+            combined=any(edge.combined for edge in incoming),
+            ordered=ordered,
+            orders=[self.order_fields(edge) for edge in sorted(incoming, key=lambda e: e.port)],
+        )
+        assert isinstance(operator, (StatefulOperator, SequentialOperator))
+        return operator
+
+    def _port_orders(self, incoming: list[Edge]) -> list[tuple[str, ...]]:
+        ports = 1 + max(edge.port for edge in incoming)
+        orders: list[tuple[str, ...]] = [()] * ports
+        for edge in incoming:
+            orders[edge.port] = tuple(field.name for field in self.order_fields(edge))
+        return orders
+
+    def _operator(
+        self,
+        name: str,
+        combined: bool,
+        ordered: bool,
+        orders: Sequence[tuple[pa.Field, ...]] = (),
+    ) -> Operator:
+        inputs = [self.streams[each].schema for each in self.topology.operators[name].input_names]
+        return self._build(name, inputs, combined, ordered, orders)
+
+    # --- the sending side -----------------------------------------------------------------------
+
+    def _outgoing(self, slice_id: SliceId) -> tuple[OutgoingEdges, bool]:
+        """The slice's outgoing edges as a tree of stages, and whether any of them needs order."""
+        root = StageNode()
+        dead: OutgoingEdge | None = None
+        carries_order = False
+        for number, edge in enumerate(self.graph.edges):
+            if edge.source != slice_id.vertex:
+                continue
+            outgoing = self._outgoing_edge(number, edge, slice_id)
+            if edge.dead:
+                dead = outgoing
+                continue
+            carries_order = carries_order or edge.carries_order
+            self._stage_node(root, edge.stages).edges.append(outgoing)
+        return OutgoingEdges(root, dead), carries_order
+
+    def _outgoing_edge(self, number: int, edge: Edge, slice_id: SliceId) -> OutgoingEdge:
+        channels = tuple(
+            each.number for each in self.graph.outputs[slice_id] if each.edge == number
+        )
+        if edge.routing == "forward":
+            return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order)
+        settings = self.topology.operators[edge.target]
+        operator = self._operator(edge.target, edge.combined, False)
+        assert isinstance(operator, (StatefulOperator, SequentialOperator))
+        return OutgoingEdge(
+            channels,
+            operator.keys[edge.port],
+            self._partitioner(settings.partition),
+            combining=operator if edge.combined else None,  # type: ignore[arg-type]
+            carries_order=edge.carries_order,
+        )
+
+    def _partitioner(self, partition: Partition) -> Partitioner:
+        match partition:
+            case HashPartition():
+                return Hash()
+            case BroadcastPartition():
+                return Broadcast()
+            case KeyRangePartition():
+                return KeyRange(partition.boundaries)
+            case UserPartition():
+                return partitioner_named(partition.path, self._base)
+
+    def _stage_node(self, root: StageNode, stages: tuple[str, ...]) -> StageNode:
+        node = root
+        for name in stages:
+            for child in node.children:
+                if child.stage is not None and child.stage.name == name:
+                    node = child
+                    break
+            else:
+                operator = self._operator(name, combined=False, ordered=False)
+                child = StageNode(operator)  # type: ignore[arg-type]
+                node.children.append(child)
+                node = child
+        return node
+
+    # --- sinks ----------------------------------------------------------------------------------
+
+    def _sink(
+        self, vertex: Vertex, slice_id: SliceId, generation: int, environment: Environment
+    ) -> SinkOperator:
+        target = environment.targets[vertex.name]
+        settings = SinkSettings(
+            name=vertex.name,
+            format=target.format,
+            columns=self.sink_schema(vertex.name),
+            run=target.run,
+            every=self._commit_every(vertex.name),
+        )
+        store = environment.open_store(target.location)
+        return SinkOperator(settings, store, slice_id.index, generation)
+
+    def _committer(self, sink: str, generation: int, environment: Environment) -> CommitOperator:
+        target = environment.targets[sink]
+        settings = self.topology.sinks.get(sink)
+        description = SinkDescription(
+            job=self.topology.name,
+            sink=sink,
+            format=target.format,
+            schema=self.sink_schema(sink),
+            ordered=settings is not None and settings.ordered,
+            volatile=tuple(settings.volatile) if settings is not None else (),
+        )
+        store = environment.open_store(target.location)
+        every = self._commit_every(sink)
+        return CommitOperator(description, store, target.run, generation, every)
+
+    def sink_schema(self, sink: str) -> pa.Schema:
+        """The columns that a sink writes."""
+        if sink == DEAD_LETTERS:
+            return DEAD_SCHEMA
+        return self.streams[self.topology.sinks[sink].input].schema
+
+    def _commit_every(self, sink: str) -> int:
+        settings = self.topology.sinks.get(sink)
+        return DEAD_LETTERS_COMMIT_EVERY if settings is None else settings.commit.every
+
+
+def _select(schema: pa.Schema, wanted: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in wanted])
+
+
+def _needed_columns(
+    topology: Topology, order: tuple[str, ...], streams: Mapping[str, Stream]
+) -> dict[str, tuple[str, ...] | None]:
+    """Per source, the columns that anything downstream reads, in the source's order; None for all."""
+    needed: dict[str, tuple[str, ...] | None] = {}
+    for name in order:
+        if name not in topology.sources:
+            continue
+        schema = streams[name].schema
+        wanted = _wanted_of(topology, order, streams, name)
+        if wanted is None or wanted >= set(schema.names):
+            needed[name] = None
+        else:
+            needed[name] = tuple(each for each in schema.names if each in wanted)
+    return needed
+
+
+def _wanted_of(
+    topology: Topology, order: tuple[str, ...], streams: Mapping[str, Stream], source: str
+) -> set[str] | None:
+    wanted: set[str] = set()
+    for name in order:
+        if name in topology.sinks and topology.sinks[name].input == source:
+            return None
+        if name not in topology.operators:
+            continue
+        operator = streams[name].operator
+        for port, each in enumerate(topology.operators[name].input_names):
+            if each != source:
+                continue
+            needs = operator.needs  # type: ignore[union-attr]
+            of_port = needs[port] if isinstance(needs, tuple) else needs
+            if of_port is None:
+                return None
+            wanted |= of_port
+    return wanted

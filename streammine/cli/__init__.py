@@ -1,0 +1,1 @@
+"""The commands. `main` is the entry point."""

@@ -1,0 +1,28 @@
+"""`streammine digest`: what the committed output comes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from streammine.cli.topologies import read_topology, topology_argument
+from streammine.runtime.output import output_digest
+from streammine.runtime.stores import open_store
+from streammine.runtime.submission import sink_location
+
+
+@click.command()
+@topology_argument
+def digest(topology: Path, overrides: tuple[str, ...]) -> None:
+    """Print the digest of the output that a topology's last run committed.
+
+    Equal digests mean equal output: the same rows in the same epochs, whatever the files.
+    """
+    definition = read_topology(topology, overrides)
+    stores = {
+        name: open_store(sink_location(topology.parent, sink.path))
+        for name, sink in definition.sinks.items()
+        if sink.path is not None
+    }
+    click.echo(output_digest(stores))

@@ -1,0 +1,194 @@
+"""What a person sees while a job runs: a live view on a terminal, plain lines elsewhere.
+
+Everything goes to standard error; standard output belongs to results.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from streammine.cli.figures import JobFigures, figures
+from streammine.cli.summary import text_table
+from streammine.model.preparation import PrepareProgress
+from streammine.model.topology import Topology
+from streammine.runtime.submission import Submission
+
+SHOWN_TABLE_ROWS = 20
+PLAIN_SECONDS = 2.0
+
+
+class Display(Protocol):
+    """A watcher of a run that is a context manager."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def phase(self, text: str) -> None: ...
+
+    def preparing(self, source: str, progress: PrepareProgress) -> None: ...
+
+    def status(self, submission: Submission, status: dict[str, Any]) -> None: ...
+
+    def table(self, sink: str, epoch: int, table: Any) -> None: ...
+
+
+def display_for(topology: Topology, quiet: bool) -> Display:
+    """The live view on a terminal, plain lines otherwise; with `quiet` only console sinks speak."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        return PlainDisplay(topology.name, quiet)
+    return LiveDisplay(topology.name, console)
+
+
+def _print_table(sink: str, epoch: int, table: Any) -> None:
+    """Rows of a console sink, on standard output."""
+    rows = table.slice(0, SHOWN_TABLE_ROWS).to_pylist()
+    more = table.num_rows - len(rows)
+    print(f"{sink}, epoch {epoch}: {table.num_rows:,} rows")
+    print(text_table(rows, table.column_names))
+    if more > 0:
+        print(f"  … {more:,} more")
+    sys.stdout.flush()
+
+
+class PlainDisplay:
+    """One line per phase, and one every few seconds while the job runs."""
+
+    def __init__(self, name: str, quiet: bool) -> None:
+        self._name = name
+        self._quiet = quiet
+        self._next_line = 0.0
+        self._before: JobFigures | None = None
+        self._last_step = ""
+
+    def __enter__(self) -> PlainDisplay:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def note(self, text: str) -> None:
+        if not self._quiet:
+            print(f"{self._name}: {text}", file=sys.stderr, flush=True)
+
+    def phase(self, text: str) -> None:
+        self.note(text)
+
+    def preparing(self, source: str, progress: PrepareProgress) -> None:
+        step = f"preparing {source}: {progress.step}"
+        if step != self._last_step:
+            self._last_step = step
+            self.note(step)
+
+    def status(self, submission: Submission, status: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if now < self._next_line:
+            return
+        self._next_line = now + PLAIN_SECONDS
+        current = figures(submission, status, self._before, now)
+        self._before = current
+        self.note(current.line())
+
+    def table(self, sink: str, epoch: int, table: Any) -> None:
+        _print_table(sink, epoch, table)
+
+
+class LiveDisplay:
+    """A table that is drawn anew: operators, nodes and progress."""
+
+    def __init__(self, name: str, console: Console) -> None:
+        self._name = name
+        self._phase = ""
+        self._before: JobFigures | None = None
+        self._live = Live(Text(""), console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> LiveDisplay:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def note(self, text: str) -> None:
+        self._live.console.print(f"{self._name}: {text}", highlight=False)
+
+    def phase(self, text: str) -> None:
+        self._phase = text
+        self._live.update(Text(f"{self._name}: {text} …"))
+
+    def preparing(self, source: str, progress: PrepareProgress) -> None:
+        bar = ProgressBar(total=max(1, progress.total), completed=progress.done, width=40)
+        text = Text(f"{self._name}: preparing {source} with Spark: {progress.step}")
+        self._live.update(Group(text, bar))
+
+    def status(self, submission: Submission, status: dict[str, Any]) -> None:
+        current = figures(submission, status, self._before, time.monotonic())
+        self._before = current
+        self._live.update(_drawn(self._name, current))
+
+    def table(self, sink: str, epoch: int, table: Any) -> None:
+        _print_table(sink, epoch, table)
+
+
+def _drawn(name: str, current: JobFigures) -> RenderableType:
+    operators = Table(title=f"{name}: {current.line()}", title_justify="left")
+    for column in ("operator", "epoch", "events in", "events/s", "waiting", "slices"):
+        operators.add_column(column, justify="left" if column in ("operator", "slices") else "right")
+    for each in current.operators:
+        operators.add_row(
+            each.name,
+            each.epoch,
+            f"{each.rows_in:,}",
+            f"{each.rows_per_second:,.0f}",
+            f"{each.waiting_bytes / 1e6:,.1f} MB",
+            each.places,
+        )
+    nodes = Table()
+    for column in ("node", "CPU", "memory", "tasks"):
+        nodes.add_column(column, justify="left" if column == "node" else "right")
+    for node in current.nodes:
+        nodes.add_row(
+            node.name,
+            f"{node.cpu_share:.0%}",
+            f"{node.memory_bytes / 1e6:,.0f} MB",
+            f"{node.queued_tasks:.0f}",
+        )
+    parts: list[RenderableType] = [operators, nodes]
+    if current.progress is not None:
+        parts.insert(0, ProgressBar(total=1.0, completed=current.progress, width=60))
+    return Group(*parts)

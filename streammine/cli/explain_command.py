@@ -1,0 +1,110 @@
+"""`streammine explain`: what a topology comes to, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pyarrow as pa
+
+from streammine.assembly import CompiledJob
+from streammine.cli.topologies import read_topology, topology_argument
+from streammine.model.job import Edge, ResolvedSource, Vertex
+from streammine.model.topology import FilesSource, Topology
+from streammine.runtime.submission import compile_topology
+
+
+@click.command()
+@topology_argument
+def explain(topology: Path, overrides: tuple[str, ...]) -> None:
+    """Show TOPOLOGY's graph without running it.
+
+    Slices, channels, what runs where, and the ordering discipline of each operator with the reason.
+    """
+    definition = read_topology(topology, overrides)
+    compiled, sources = compile_topology(definition, topology.absolute().parent)
+    for line in explanation(definition, compiled, sources):
+        click.echo(line)
+
+
+def explanation(
+    topology: Topology, compiled: CompiledJob, sources: list[ResolvedSource]
+) -> Iterator[str]:
+    """The lines of the explanation."""
+    epoch = topology.epoch_definition()
+    if epoch.kind == "count":
+        yield f"{topology.name}: an epoch is {epoch.length:,} rows of a source"
+    else:
+        yield f"{topology.name}: an epoch is {epoch.length / 1e6:g} s of column {epoch.column!r}"
+    resolved = {source.name: source for source in sources}
+    for vertex in compiled.graph.vertices:
+        yield ""
+        yield from _vertex_lines(vertex, topology, compiled, resolved)
+    graph = compiled.graph
+    yield ""
+    yield (
+        f"{len(graph.slices)} slices and {len(graph.channels)} channels "
+        f"on {topology.nodes} nodes"
+    )
+    for warning in topology.warnings():
+        yield f"note: {warning}"
+
+
+def _vertex_lines(
+    vertex: Vertex,
+    topology: Topology,
+    compiled: CompiledJob,
+    resolved: dict[str, ResolvedSource],
+) -> Iterator[str]:
+    count = "1 slice" if vertex.slices == 1 else f"{vertex.slices} slices"
+    yield f"{vertex.kind} {vertex.name} ({count})"
+    if vertex.kind == "source":
+        yield from _source_lines(vertex.name, topology, compiled, resolved[vertex.name])
+    else:
+        yield f"  discipline {vertex.discipline}: {vertex.reason}"
+    if vertex.name in compiled.streams and vertex.kind == "stateful":
+        yield f"  output: {_columns(compiled.streams[vertex.name].schema)}"
+    for edge in compiled.graph.edges:
+        if edge.source == vertex.name:
+            yield f"  → {_edge_line(edge, compiled)}"
+
+
+def _source_lines(
+    name: str, topology: Topology, compiled: CompiledJob, source: ResolvedSource
+) -> Iterator[str]:
+    settings = topology.sources[name]
+    rows = "" if source.rows is None else f", {source.rows:,} rows"
+    if source.kind == "files":
+        files = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
+        how = "read directly"
+        if isinstance(settings, FilesSource) and settings.prepare is not None:
+            how = "prepared by Spark into an epoch log"
+        yield f"  {files}{rows}, {how}"
+    else:
+        yield f"  {source.kind}{rows}"
+    wanted = compiled.columns.get(name)
+    schema = compiled.streams[name].schema
+    yield f"  reads {'all columns' if wanted is None else 'only'}: {_columns(schema)}"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema) or "no columns"
+
+
+def _edge_line(edge: Edge, compiled: CompiledJob) -> str:
+    number = compiled.graph.edges.index(edge)
+    channels = sum(channel.edge == number for channel in compiled.graph.channels)
+    text = "dead letters to " if edge.dead else ""
+    for stage in edge.stages:
+        text += f"{stage} (runs here) → "
+    text += edge.target
+    if edge.port:
+        text += f", port {edge.port}"
+    how = {"partition": "by key", "broadcast": "to all", "forward": "one to one"}[edge.routing]
+    details = [f"{channels} channels {how}" if channels > 1 else "1 channel"]
+    if edge.combined:
+        details.append("combined before it is sent")
+    if edge.carries_order:
+        details.append("positions travel along")
+    return f"{text} ({', '.join(details)})"

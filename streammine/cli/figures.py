@@ -1,0 +1,120 @@
+"""Figures for people out of a status answer: rates from two looks, progress against the input's size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.runtime.submission import Submission
+
+
+@dataclass(frozen=True)
+class OperatorFigures:
+    """Sums over a vertex's slices. `places`: how many slices on which node."""
+
+    name: str
+    epoch: str
+    rows_in: int
+    rows_per_second: float
+    waiting_bytes: float
+    places: str
+
+
+@dataclass(frozen=True)
+class NodeFigures:
+    name: str
+    cpu_share: float
+    cpu_seconds: float
+    memory_bytes: float
+    queued_tasks: float
+
+
+@dataclass(frozen=True)
+class JobFigures:
+    """One look at a running job; `seen_at` in seconds of a monotonic clock."""
+
+    seen_at: float
+    rows_read: int
+    rows_per_second: float
+    progress: float | None
+    epoch: str
+    operators: tuple[OperatorFigures, ...] = ()
+    nodes: tuple[NodeFigures, ...] = ()
+    counted: dict[str, float] = field(default_factory=dict)
+
+    def line(self) -> str:
+        share = "" if self.progress is None else f", {self.progress:.0%} of the input"
+        return f"epoch {self.epoch}, {self.rows_read:,} events, {self.rows_per_second:,.0f}/s{share}"
+
+
+def figures(
+    submission: Submission, status: dict[str, Any], before: JobFigures | None, now: float
+) -> JobFigures:
+    """`status` is a StatusAnswer's payload; `before` the last look."""
+    slices: dict[str, Any] = {}
+    for job in status["jobs"].values():
+        slices |= job["slices"]
+    elapsed = now - before.seen_at if before is not None else 0.0
+    kinds = {vertex.name: vertex.kind for vertex in submission.spec.graph.vertices}
+    operators = [
+        _operator(name, slices, before, elapsed)
+        for name in kinds
+        if any(each.rpartition("/")[0] == name for each in slices)
+    ]
+    read = sum(each.rows_in for each in operators if kinds[each.name] == "source")
+    rate = sum(each.rows_per_second for each in operators if kinds[each.name] == "source")
+    total = submission.rows_total
+    committed = [each.epoch for each in operators if kinds[each.name] == "committer"]
+    return JobFigures(
+        seen_at=now,
+        rows_read=read,
+        rows_per_second=rate,
+        progress=None if not total else min(1.0, read / total),
+        epoch=committed[0] if committed else "-",
+        operators=tuple(operators),
+        nodes=tuple(
+            _node(name, node["load"], before, elapsed) for name, node in status["nodes"].items()
+        ),
+        counted={each.name: float(each.rows_in) for each in operators},
+    )
+
+
+def _operator(
+    name: str, slices: dict[str, Any], before: JobFigures | None, elapsed: float
+) -> OperatorFigures:
+    own = [each for key, each in slices.items() if key.rpartition("/")[0] == name]
+    rows = int(sum(each["counters"].get("rows_in", 0) for each in own))
+    last = before.counted.get(name, 0.0) if before is not None else 0.0
+    places: dict[str, int] = {}
+    for each in own:
+        places[each["node"]] = places.get(each["node"], 0) + 1
+    return OperatorFigures(
+        name=name,
+        epoch=_epoch(min(each["frontier"] for each in own)),
+        rows_in=rows,
+        rows_per_second=max(0.0, rows - last) / elapsed if elapsed > 0 else 0.0,
+        waiting_bytes=sum(each["counters"].get("waiting_bytes", 0.0) for each in own),
+        places=", ".join(f"{node}: {count}" for node, count in sorted(places.items())),
+    )
+
+
+def _epoch(frontier: int) -> str:
+    if frontier == BEGINNING:
+        return "-"
+    return "end" if frontier == INFINITY else f"{frontier:,}"
+
+
+def _node(
+    name: str, load: dict[str, float], before: JobFigures | None, elapsed: float
+) -> NodeFigures:
+    seconds = load.get("cpu_seconds", 0.0)
+    last = next((each for each in before.nodes if each.name == name), None) if before else None
+    share = (seconds - last.cpu_seconds) / elapsed if last is not None and elapsed > 0 else 0.0
+    return NodeFigures(
+        name,
+        max(0.0, share),
+        seconds,
+        load.get("memory_bytes", 0.0),
+        load.get("queued_tasks", 0.0),
+    )

@@ -1,0 +1,74 @@
+"""`streammine`: run topologies, look at them, keep clusters.
+
+Commands are loaded when they are asked for, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from streammine.model.errors import StreammineError
+
+COMMANDS = {
+    "run": ("streammine.cli.run_command", "Run a topology on a cluster made for it."),
+    "explain": ("streammine.cli.explain_command", "Show what a topology comes to, without running it."),
+    "schema": ("streammine.cli.schema_command", "Print the JSON Schema of topologies, for editors."),
+    "prepare": ("streammine.cli.prepare_command", "Turn raw sources into epoch logs with PySpark."),
+    "digest": ("streammine.cli.digest_command", "Print the digest of committed output."),
+    "up": ("streammine.cli.up_command", "Start a cluster that stays for several jobs."),
+    "submit": ("streammine.cli.submit_command", "Run a topology on a cluster that is up."),
+    "status": ("streammine.cli.status_command", "Show a cluster's nodes, jobs and slices."),
+    "down": ("streammine.cli.down_command", "End a cluster that is up."),
+    "node": ("streammine.cli.node_command", "Run one node process."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if name != "node"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="streammine")
+def streammine() -> None:
+    """An epoch-based, deterministic event-stream processing engine."""
+
+
+def main() -> None:
+    """Entry point: errors of the world become one message and exit code 1, Ctrl-C becomes 130."""
+    try:
+        code = streammine.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except StreammineError as error:
+        click.echo(f"streammine: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        # the reader of our output has gone; nothing more can be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

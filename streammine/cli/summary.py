@@ -1,0 +1,68 @@
+"""The end of a run, for people or for machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from streammine.runtime.output import CommittedOutput
+from streammine.runtime.results import Summary
+from streammine.runtime.stores import open_store
+from streammine.runtime.submission import Submission
+
+HEAD_ROWS = 10
+
+
+def print_summary(summary: Summary, submission: Submission, as_json: bool) -> None:
+    """One JSON line on standard output, or a text for people with the top of each sink's output."""
+    if as_json:
+        click.echo(json.dumps(asdict(summary)))
+        return
+    rate = summary.events_in / summary.seconds if summary.seconds else 0.0
+    for name, sink in _file_sinks(submission):
+        output = CommittedOutput(open_store(sink))
+        table = output.head(HEAD_ROWS)
+        click.echo(f"\n{name}: {output.rows:,} rows in {sink}")
+        if table.num_rows:
+            click.echo(text_table(table.to_pylist(), table.column_names))
+    click.echo(
+        f"\n{summary.events_in:,} events in, {summary.events_out:,} out, "
+        f"{summary.events_dead:,} dead letters, {summary.epochs:,} epochs\n"
+        f"{summary.seconds:.3f} s of processing ({rate:,.0f} events/s), "
+        f"{summary.wall_seconds:.1f} s in all\n"
+        f"digest {summary.output_digest}"
+    )
+
+
+def _file_sinks(submission: Submission) -> list[tuple[str, str]]:
+    sinks = submission.compiled.topology.sinks
+    return [
+        (name, submission.spec.targets[name].location)
+        for name, sink in sinks.items()
+        if sink.path is not None
+    ]
+
+
+def text_table(rows: list[dict[str, object]], columns: list[str]) -> str:
+    """Rows as aligned text, numbers to the right."""
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [
+        max(len(column), *(len(line[index]) for line in cells))
+        for index, column in enumerate(columns)
+    ]
+    numeric = [all(isinstance(row[column], (int, float)) for row in rows) for column in columns]
+
+    def line(values: list[str]) -> str:
+        return "  " + "  ".join(
+            value.rjust(width) if right else value.ljust(width)
+            for value, width, right in zip(values, widths, numeric, strict=True)
+        )
+
+    return "\n".join([line(columns), *(line(values) for values in cells)])
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= 60 else text[:59] + "…"

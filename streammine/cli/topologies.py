@@ -1,0 +1,42 @@
+"""Reading topology files, and the options that all commands on topologies share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streammine.model.document import parse_topology
+from streammine.model.errors import TopologyError
+from streammine.model.topology import Topology
+
+LARGEST_FILE_BYTES = 1 << 20
+
+
+def topology_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """TOPOLOGY and --set."""
+    command = click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Fill in the placeholder ${KEY}, or replace the field with this dotted path; repeatable.",
+    )(command)
+    return click.argument(
+        "topology", type=click.Path(path_type=Path, dir_okay=False)
+    )(command)
+
+
+def read_topology(path: Path, overrides: tuple[str, ...]) -> Topology:
+    """Raises TopologyError when the file can't be read or is no topology that can run."""
+    try:
+        if path.stat().st_size > LARGEST_FILE_BYTES:
+            raise TopologyError(f"{path}: larger than 1 MiB; this is no topology file")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise TopologyError(f"{path}: not UTF-8 text at byte {error.start}") from None
+    return parse_topology(text, str(path), overrides)

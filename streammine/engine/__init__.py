@@ -1,0 +1,1 @@
+"""Pure machines: no I/O, no clock, no randomness. Stimuli in, ordered effects out."""

@@ -1,0 +1,50 @@
+"""The epoch bag: what channels delivered for an epoch that waits to be complete (DESIGN §2).
+
+Batches stay in memory up to a limit shared by all bags of a slice; the rest waits on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from streammine.model.contracts import BatchSpill
+
+
+class BagMemory:
+    """The memory that all bags of one slice share, in bytes, and the disk behind it."""
+
+    def __init__(self, limit: int, spill: BatchSpill) -> None:
+        self.limit = limit
+        self.spill = spill
+        self.used = 0
+        self.spilled = 0
+
+
+@dataclass
+class Bag:
+    """The batches of one (channel, epoch), in the order of arrival, which is the sender's order."""
+
+    memory: BagMemory
+    entries: list[pa.RecordBatch | int] = field(default_factory=list)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        size = batch.nbytes
+        if self.memory.used + size > self.memory.limit:
+            self.entries.append(self.memory.spill.put(batch))
+            self.memory.spilled += size
+        else:
+            self.entries.append(batch)
+            self.memory.used += size
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """The batches, each once; the bag is empty afterwards."""
+        entries, self.entries = self.entries, []
+        for entry in entries:
+            if isinstance(entry, int):
+                yield self.memory.spill.take(entry)
+            else:
+                self.memory.used -= entry.nbytes
+                yield entry

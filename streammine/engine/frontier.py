@@ -1,0 +1,65 @@
+"""The frontier: the lowest epoch that is still open at a slice (Martin 2015, chapter 3).
+
+An epoch is complete at a slice when every input channel has ended it. Complete epochs are closed in
+ascending order, and only those that hold data or that the operator waits for (a window that ends
+there), so gaps cost nothing. The frontier that a slice tells its senders is the lowest epoch it has not
+*processed*, because that is what frees their credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from streammine.model.epochs import BEGINNING, INFINITY
+
+
+class Frontier:
+    """Which epochs are complete, and which is closed next."""
+
+    def __init__(self) -> None:
+        self.complete_below = BEGINNING
+        self.closed_below = BEGINNING
+        self.due: int | None = None
+        self._open: set[int] = set()
+        self._heap: list[int] = []
+
+    def touch(self, epoch: int) -> None:
+        """The epoch holds data."""
+        assert epoch >= self.closed_below, f"data of epoch {epoch}, which is closed"
+        if epoch not in self._open:
+            self._open.add(epoch)
+            heappush(self._heap, epoch)
+
+    def advance(self, open_epochs: Iterable[int]) -> None:
+        """Channels have moved; an empty set of channels leaves the frontier where it is."""
+        self.complete_below = max(self.complete_below, min(open_epochs, default=BEGINNING))
+
+    def next_to_close(self) -> int | None:
+        """The lowest complete epoch that must be closed, or None."""
+        candidate = self.waiting()
+        return candidate if candidate is not None and candidate < self.complete_below else None
+
+    def waiting(self) -> int | None:
+        """The lowest epoch with data or a due window, complete or not."""
+        lowest = self._heap[0] if self._heap else None
+        if self.due is not None and (lowest is None or self.due < lowest):
+            return self.due
+        return lowest
+
+    def closed(self, epoch: int, due: int | None) -> None:
+        """The epoch was closed; `due` is the next epoch that the operator wants closed."""
+        if self._heap and self._heap[0] == epoch:
+            self._open.remove(heappop(self._heap))
+        assert due is None or due > epoch, f"epoch {due} is due at the close of epoch {epoch}"
+        self.due = due
+        self.closed_below = max(self.closed_below, epoch + 1)
+
+    def processed_below(self) -> int:
+        """Every epoch below this one is processed: it holds nothing and nothing more can come."""
+        waiting = self.waiting()
+        return self.complete_below if waiting is None else min(waiting, self.complete_below)
+
+    @property
+    def finished(self) -> bool:
+        return self.complete_below == INFINITY and self.waiting() is None

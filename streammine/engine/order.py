@@ -1,0 +1,82 @@
+"""Strict order: an epoch's rows in (event time, port, position) order (DESIGN §4, discipline strict).
+
+The costly classic: the whole epoch is collected and sorted before the operator sees its first event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streammine.model.ids import TIME_COLUMN
+
+Segment = tuple[int, pa.RecordBatch]
+
+
+def in_strict_order(
+    bags: Sequence[Sequence[pa.RecordBatch]], orders: Sequence[tuple[str, ...]]
+) -> Iterator[Segment]:
+    """Segments (port, batch) in total order.
+
+    `bags[port]` holds the epoch's batches in any order; `orders[port]` names the columns that order the
+    rows of that port. Rows of several ports are interleaved by event time, ties by port.
+    """
+    tables = [
+        (port, _sorted(batches, orders[port])) for port, batches in enumerate(bags) if batches
+    ]
+    if len(tables) == 1:
+        yield tables[0]
+        return
+    if not tables:
+        return
+    yield from _interleaved(tables)
+
+
+def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.RecordBatch:
+    batch = pa.concat_batches(batches)
+    if not order or batch.num_rows < 2:
+        return batch
+    columns = [batch.column(name) for name in order]
+    if all(pa.types.is_integer(column.type) and not column.null_count for column in columns):
+        keys = [column.to_numpy(zero_copy_only=False) for column in columns]
+        indices = _integer_order(keys)
+        return batch if indices is None else batch.take(pa.array(indices))
+    options = [(name, "ascending") for name in order]
+    return batch.take(pa.compute.sort_indices(batch, sort_keys=options, null_placement="at_end"))
+
+
+def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:
+    """Indices that sort by the key columns, or None when the rows are in order already."""
+    varying = [key for key in keys if key[0] != key[-1] or (key != key[0]).any()]
+    if not varying:
+        return None
+    if len(varying) == 1 and not (np.diff(varying[0]) < 0).any():
+        return None
+    return np.lexsort(varying[::-1]).astype(np.int64)
+
+
+def _interleaved(tables: list[tuple[int, pa.RecordBatch]]) -> Iterator[Segment]:
+    """Merge sorted tables by event time; a table without one comes first, whole."""
+    times = []
+    ports = []
+    rows = []
+    for index, (_, table) in enumerate(tables):
+        count = table.num_rows
+        if TIME_COLUMN in table.schema.names:
+            times.append(table.column(TIME_COLUMN).to_numpy())
+        else:
+            times.append(np.full(count, np.iinfo(np.int64).min))
+        ports.append(np.full(count, index, np.int64))
+        rows.append(np.arange(count, dtype=np.int64))
+    port = np.concatenate(ports)
+    row = np.concatenate(rows)
+    order = np.argsort(np.concatenate(times), kind="stable")
+    port, row = port[order], row[order]
+    starts = np.flatnonzero(np.diff(port, prepend=-1))
+    ends = np.append(starts[1:], len(port))
+    for start, end in zip(starts.tolist(), ends.tolist()):
+        number, table = tables[int(port[start])]
+        yield number, table.slice(int(row[start]), end - start)

@@ -1,0 +1,336 @@
+"""What a slice's work is: running the reader or operator, then the outgoing edges.
+
+Runs on worker threads, one call at a time. Pure but for the contracts handed in (a reader, a spill, a
+sink's store). Committed state changes in `CloseEpoch` only; everything of an open epoch lies in
+accumulators by (channel, epoch), so that one channel's share can be discarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from streammine.engine.bag import Bag, BagMemory
+from streammine.engine.edges import OutgoingEdges
+from streammine.engine.order import in_strict_order
+from streammine.engine.stimuli import (
+    Accumulate,
+    CloseEpoch,
+    Discard,
+    Finish,
+    Output,
+    Read,
+    Work,
+    WorkResult,
+)
+from streammine.model.contracts import (
+    Accumulator,
+    Counters,
+    Discipline,
+    EpochClose,
+    Flushes,
+    HoldsWindows,
+    Piece,
+    SequentialOperator,
+    SetsAside,
+    SourceReader,
+    StatefulOperator,
+)
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.errors import StreammineError, UserCodeError
+from streammine.model.ids import (
+    FILE_COLUMN,
+    KEY_COLUMN_PREFIX,
+    ROW_COLUMN,
+    TIME_COLUMN,
+    SliceId,
+)
+from streammine.model.stream import visible
+
+
+class Processor(Protocol):
+    """Performs a slice's work. `elapsed_seconds` is time since the sources started, for pacing."""
+
+    counters: Counters
+    edges: OutgoingEdges
+
+    def prepare(self) -> None: ...
+
+    def perform(self, work: Sequence[Work], elapsed_seconds: float) -> WorkResult: ...
+
+    def close(self) -> None: ...
+
+
+class SourceProcessor:
+    """Reads a source slice's share and pushes it through the outgoing edges."""
+
+    def __init__(
+        self,
+        slice_id: SliceId,
+        open_reader: Callable[[], SourceReader],
+        edges: OutgoingEdges,
+        carries_order: bool,
+        carries_time: bool,
+    ) -> None:
+        self.slice_id = slice_id
+        self.open_reader = open_reader
+        self.reader: SourceReader | None = None
+        self.edges = edges
+        self.carries_order = carries_order
+        self.carries_time = carries_time
+        self.counters = Counters()
+
+    def prepare(self) -> None:
+        self.edges.prepare()
+
+    def perform(self, work: Sequence[Work], elapsed_seconds: float) -> WorkResult:
+        (item,) = work
+        if isinstance(item, Finish):
+            self.close()
+            return WorkResult(finished=True)
+        assert isinstance(item, Read)
+        if self.reader is None:
+            # no byte of the input is touched before the job runs
+            self.reader = self.open_reader()
+        delivery = self.reader.read(item.rows, elapsed_seconds)
+        outputs: list[Output] = []
+        if delivery.dead is not None:
+            epoch = _dead_epoch(delivery.pieces, delivery.open_epoch)
+            self.edges.dead(epoch, self.slice_id.vertex, delivery.dead, outputs)
+        for piece in delivery.pieces:
+            with _blame(self.slice_id, piece.epoch):
+                self.edges.push(piece.epoch, self._positioned(piece), outputs)
+        with _blame(self.slice_id, delivery.open_epoch):
+            self.edges.end(delivery.open_epoch, outputs)
+        self._count(delivery.rows_read, outputs)
+        return WorkResult(
+            outputs=tuple(outputs),
+            open_epoch=delivery.open_epoch,
+            exhausted=delivery.exhausted,
+            wake_after_seconds=delivery.wake_after_seconds,
+            last_epoch=max((piece.epoch for piece in delivery.pieces), default=BEGINNING),
+        )
+
+    def _positioned(self, piece: Piece) -> pa.RecordBatch:
+        if not self.carries_order:
+            return piece.batch
+        count = piece.batch.num_rows
+        if piece.rows is not None:
+            rows = piece.rows
+        else:
+            rows = np.arange(piece.row, piece.row + count, dtype=np.int64)
+        files = piece.files
+        if files is None:
+            files = np.full(count, piece.file, np.int32)
+        columns = list(piece.batch.columns)
+        names = list(piece.batch.schema.names)
+        if self.carries_time:
+            assert piece.times is not None, "a reader of time epochs gives each row's time"
+            columns.append(pa.array(piece.times, pa.int64()))
+            names.append(TIME_COLUMN)
+        columns += [pa.array(files, pa.int32()), pa.array(rows, pa.int64())]
+        names += [FILE_COLUMN, ROW_COLUMN]
+        return pa.record_batch(columns, names=names)
+
+    def _count(self, rows_read: int, outputs: list[Output]) -> None:
+        self.counters.rows_in += rows_read
+        self.counters.batches_in += 1
+        self.counters.rows_out += sum(output.rows for output in outputs)
+        self.counters.rows_dead = self.edges.rows_dead
+        self.counters.state_bytes = self.edges.nbytes
+
+    def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
+
+class OperatorProcessor:
+    """Runs a stateful, sequential, sink or committer operator."""
+
+    def __init__(
+        self,
+        slice_id: SliceId,
+        operator: StatefulOperator | SequentialOperator,
+        discipline: Discipline,
+        orders: Sequence[tuple[str, ...]],
+        edges: OutgoingEdges,
+        memory: BagMemory,
+        epoch: EpochDefinition,
+        order_columns: tuple[str, ...] = (),
+    ) -> None:
+        self.slice_id = slice_id
+        self.operator = operator
+        self.discipline = discipline
+        self.orders = tuple(orders)
+        self.edges = edges
+        self.memory = memory
+        self.epoch = epoch
+        self.order_columns = order_columns
+        self.counters = Counters()
+        self._buffers = (
+            discipline is Discipline.STRICT
+            or not operator.traits.mergeable
+            or not isinstance(operator, StatefulOperator)
+        )
+        self._accumulators: dict[int, dict[tuple[int, int], Accumulator]] = {}
+        self._bags: dict[int, dict[tuple[int, int], Bag]] = {}
+
+    def prepare(self) -> None:
+        self.operator.prepare()
+        self.edges.prepare()
+
+    def perform(self, work: Sequence[Work], elapsed_seconds: float) -> WorkResult:
+        outputs: list[Output] = []
+        closed: list[int] = []
+        finished = False
+        for item in work:
+            match item:
+                case Accumulate():
+                    self._accumulate(item)
+                case CloseEpoch(epoch, watermark):
+                    with _blame(self.slice_id, epoch):
+                        self._close_epoch(EpochClose(epoch, watermark, self.epoch), outputs)
+                    closed.append(epoch)
+                case Discard(channel, epoch):
+                    self._discard(channel, epoch)
+                case Finish(epoch):
+                    with _blame(self.slice_id, epoch):
+                        self._finish(EpochClose(epoch, INFINITY, self.epoch), outputs)
+                    finished = True
+                case _:
+                    raise AssertionError(f"{self.slice_id} can't {item}")
+        self.counters.rows_out += sum(output.rows for output in outputs)
+        self.counters.rows_dead = self.edges.rows_dead
+        self.counters.epochs += len(closed)
+        self.counters.state_bytes = self.operator.state_nbytes
+        self.counters.waiting_bytes = self.memory.used
+        self.counters.spilled_bytes = self.memory.spilled
+        due = None
+        if closed and isinstance(self.operator, HoldsWindows):
+            due = self.operator.due_epoch
+        return WorkResult(tuple(outputs), closed=tuple(closed), due=due, finished=finished)
+
+    def _accumulate(self, item: Accumulate) -> None:
+        batch = item.body
+        assert isinstance(batch, pa.RecordBatch)
+        self.counters.rows_in += batch.num_rows
+        self.counters.batches_in += 1
+        # without order one accumulator serves all channels: it can't be taken back, and needn't be
+        channel = -1 if self.discipline is Discipline.NONE else item.channel
+        key = (item.port, channel)
+        if self._buffers:
+            bags = self._bags.setdefault(item.epoch, {})
+            if key not in bags:
+                bags[key] = Bag(self.memory)
+            bags[key].add(batch)
+            return
+        accumulators = self._accumulators.setdefault(item.epoch, {})
+        accumulator = accumulators.get(key)
+        if accumulator is None:
+            assert isinstance(self.operator, StatefulOperator)
+            accumulator = accumulators[key] = self.operator.accumulator(item.port)
+        with _blame(self.slice_id, item.epoch):
+            accumulator.add(visible(batch))
+
+    def _discard(self, channel: int, epoch: int) -> None:
+        for held in (self._accumulators.get(epoch), self._bags.get(epoch)):
+            for key in [key for key in held or () if key[1] == channel]:
+                assert held is not None
+                dropped = held.pop(key)
+                if isinstance(dropped, Bag):
+                    for _ in dropped.take():
+                        continue
+
+    def _close_epoch(self, close: EpochClose, outputs: list[Output]) -> None:
+        if isinstance(self.operator, StatefulOperator):
+            batches = self.operator.close(close, self._folded(close.epoch, self.operator))
+        else:
+            batches = self.operator.run(close, self._segments(close.epoch))
+        self._leave(close.epoch, batches, outputs)
+
+    def _leave(
+        self, epoch: int, batches: Iterable[pa.RecordBatch], outputs: list[Output]
+    ) -> None:
+        """Results of an epoch go through the outgoing edges, and the epoch is over here."""
+        for batch in batches:
+            self.edges.push(epoch, self._ordered(batch), outputs)
+        if isinstance(self.operator, SetsAside) and (dead := self.operator.take_dead()):
+            self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
+        self.edges.end(epoch + 1, outputs)
+
+    def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with hidden copies of its order columns, where anything downstream needs them."""
+        if not self.order_columns:
+            return batch
+        hidden = [batch.column(name) for name in self.order_columns]
+        names = [f"{KEY_COLUMN_PREFIX}{number}" for number in range(len(hidden))]
+        return pa.record_batch([*batch.columns, *hidden], names=[*batch.schema.names, *names])
+
+    def _folded(self, epoch: int, operator: StatefulOperator) -> list[Accumulator]:
+        """One accumulator per port: merged in channel order, or filled in the promised order."""
+        folded: list[Accumulator | None] = [None] * len(operator.keys)
+        held = self._accumulators.pop(epoch, {})
+        for port, channel in sorted(held):
+            into = folded[port]
+            if into is None:
+                folded[port] = held[port, channel]
+            else:
+                into.merge(held[port, channel])
+        complete = [
+            operator.accumulator(port) if accumulator is None else accumulator
+            for port, accumulator in enumerate(folded)
+        ]
+        for port, batch in self._segments(epoch):
+            complete[port].add(visible(batch))
+        return complete
+
+    def _segments(self, epoch: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The buffered bags of the epoch: strictly ordered, or bag by bag in channel order."""
+        bags = self._bags.pop(epoch, {})
+        if self.discipline is Discipline.STRICT:
+            ports: list[list[pa.RecordBatch]] = [[] for _ in self.orders]
+            for port, channel in sorted(bags):
+                ports[port].extend(bags[port, channel].take())
+            yield from in_strict_order(ports, self.orders)
+            return
+        for port, channel in sorted(bags):
+            for batch in bags[port, channel].take():
+                yield port, batch
+
+    def _finish(self, close: EpochClose, outputs: list[Output]) -> None:
+        left = self.operator.flush(close) if isinstance(self.operator, Flushes) else ()
+        self._leave(close.epoch, left, outputs)
+        self.close()
+
+    def close(self) -> None:
+        self.memory.spill.close()
+
+
+def _dead_epoch(pieces: tuple[Piece, ...], open_epoch: int) -> int:
+    """The epoch in which a delivery's dead rows leave: the lowest that is surely still open."""
+    if pieces:
+        return pieces[0].epoch
+    assert open_epoch != INFINITY, "dead rows come with or before the last piece"
+    return open_epoch
+
+
+class _blame:
+    """Context that names slice and epoch in whatever an operator raises that is not our own error."""
+
+    def __init__(self, slice_id: SliceId, epoch: int) -> None:
+        self.slice_id = slice_id
+        self.epoch = epoch
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, (StreammineError, AssertionError)):
+            raise UserCodeError(
+                f"operator {self.slice_id.vertex!r}, slice {self.slice_id}, epoch {self.epoch}: "
+                f"{type(error).__name__}: {error}"
+            ) from error

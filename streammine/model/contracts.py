@@ -1,0 +1,375 @@
+"""The contracts between the rooms: who calls what, when, and what must hold.
+
+`engine`, `operators`, `partitioners` and `replication` never import each other; they meet here, and
+`assembly` wires them.
+
+Life of an operator's slice
+---------------------------
+1. `prepare` once per process, before the job starts: import user code, load kernels.
+2. For each open epoch and each input channel: `accumulator(port)`, then `add(batch)` per batch.
+   Accumulators of different epochs and channels are apart from each other and from committed state,
+   so that one can be thrown away (its sender died) without a trace.
+3. When the epoch is complete on all channels: accumulators of one port are merged in channel order,
+   and `close(epoch, accumulators)` folds them into the committed state and returns what leaves.
+   Epochs are closed in ascending order, each at most once.
+4. All calls for one slice come one at a time, though from changing threads.
+
+An operator whose accumulators can't `merge` (`Traits.mergeable` is false) is given one accumulator
+for the whole epoch, filled when the epoch is complete.
+Operators are pure: no I/O, no clock, no threads, no randomness of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streammine.model.epochs import EpochDefinition
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Discipline(StrEnum):
+    """How much order an operator gets (DESIGN §4). Members stand in the order of their cost."""
+
+    NONE = "none"
+    EPOCH = "epoch"
+    MERGE = "merge"
+    CONSENSUS = "consensus"
+    STRICT = "strict"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an operator says of itself; the planner chooses the discipline from it.
+
+    commutative: any order of an epoch's events gives the same bytes, results and state alike.
+    mergeable: accumulators of parts of an epoch can be merged.
+    combinable: accumulators hand out partials, so that the sending side can combine before the shuffle.
+    deterministic: the same events give the same bytes whenever it runs.
+    """
+
+    commutative: bool = True
+    mergeable: bool = True
+    combinable: bool = False
+    deterministic: bool = True
+
+
+@dataclass(frozen=True)
+class DeadRows:
+    """Rows that could not be used, with the reason for each.
+
+    `rows` are their texts (what a person needs to find them), `reasons` as many. `file` and `row` say
+    where they came from, or None.
+    """
+
+    reasons: tuple[str, ...]
+    rows: tuple[str, ...]
+    files: tuple[str | None, ...]
+    numbers: tuple[int | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+
+DEAD_SCHEMA = pa.schema(
+    [
+        pa.field("origin", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("file", pa.string()),
+        pa.field("row", pa.int64()),
+        pa.field("text", pa.string()),
+    ]
+)
+"""Schema of the dead-letter output: which source or operator, why, where from, and the row's text."""
+
+
+def dead_batch(origin: str, dead: DeadRows) -> pa.RecordBatch:
+    """The dead rows as a batch of DEAD_SCHEMA."""
+    columns = [[origin] * len(dead), dead.reasons, dead.files, dead.numbers, dead.rows]
+    return pa.record_batch(
+        [pa.array(list(values), field.type) for values, field in zip(columns, DEAD_SCHEMA)],
+        schema=DEAD_SCHEMA,
+    )
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What a stateless operator made of a batch.
+
+    `parents[i]` (int64) is the input row that output row i came from, ascending; None means one output
+    row per input row, in order. `one_to_many` stages add an output index to the position.
+    """
+
+    batch: pa.RecordBatch
+    parents: IntArray | None = None
+    dead: DeadRows | None = None
+
+
+class StatelessOperator(Protocol):
+    """Events in, events out, nothing remembered. Fused into its upstream's slice."""
+
+    name: str
+    output: pa.Schema
+    one_to_many: bool
+    needs: frozenset[str] | None
+    """Input columns that it reads or passes on; None for all. Used to read no more than that."""
+    deterministic: bool
+
+    def prepare(self) -> None: ...
+
+    def apply(self, batch: pa.RecordBatch) -> Derived:
+        """`batch` holds the visible columns only, in the schema that the operator was built with."""
+        ...
+
+
+@dataclass(frozen=True)
+class EpochClose:
+    """An epoch that is complete. `watermark` is event time in microseconds (see model.epochs)."""
+
+    epoch: int
+    watermark: int
+    definition: EpochDefinition
+
+
+class Accumulator(Protocol):
+    """What an open epoch has collected on one port from one channel."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Visible columns in the port's schema; for a combining edge, rows of `partial_schema`."""
+        ...
+
+    def merge(self, other: Any) -> None:
+        """Fold another accumulator of the same port and epoch in; the other is not used again."""
+        ...
+
+
+class Combiner(Protocol):
+    """The sending side's share of a combinable operator, one per slice, edge and open epoch."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def add(self, batch: pa.RecordBatch) -> None: ...
+
+    def partials(self) -> pa.RecordBatch:
+        """Exact, unrounded partials in `partial_schema`, in canonical key order; empties the combiner."""
+        ...
+
+
+@runtime_checkable
+class StatefulOperator(Protocol):
+    """An operator with a slice, keys and state of its own (aggregate, join, reducer, user operator).
+
+    `keys[port]` names the columns by which the input is partitioned; () sends everything to slice 0.
+    The output leaves in canonical key order and `output_order` names the columns that order it.
+    """
+
+    name: str
+    traits: Traits
+    output: pa.Schema
+    output_order: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    needs: tuple[frozenset[str] | None, ...]
+    partial_schema: pa.Schema | None
+    partial_keys: tuple[str, ...]
+
+    def prepare(self) -> None: ...
+
+    def combiner(self) -> Combiner: ...
+
+    def accumulator(self, port: int) -> Accumulator: ...
+
+    def close(
+        self, epoch: EpochClose, accumulators: Sequence[Accumulator]
+    ) -> Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]:
+        """`accumulators[port]`; may be empty ones. Changes committed state and returns the output."""
+        ...
+
+    @property
+    def state_nbytes(self) -> int: ...
+
+
+@runtime_checkable
+class SequentialOperator(Protocol):
+    """A stateful operator that takes an epoch's events one after the other, over all ports.
+
+    Used for the general `Operator` with per-key state. `run` gets the bag in the order that the
+    discipline promises: (port, batch) segments. Under strict they are in (time, position) order.
+    """
+
+    name: str
+    traits: Traits
+    output: pa.Schema
+    output_order: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    needs: tuple[frozenset[str] | None, ...]
+
+    def prepare(self) -> None: ...
+
+    def run(
+        self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
+    ) -> Sequence[pa.RecordBatch]: ...
+
+    @property
+    def state_nbytes(self) -> int: ...
+
+
+@runtime_checkable
+class HoldsWindows(Protocol):
+    """A stateful or sequential operator that holds results back until a window is over."""
+
+    @property
+    def due_epoch(self) -> int | None:
+        """The next epoch that must be closed even if it gets no data: a window ends with it.
+
+        None when nothing is held back. When the input is over every due epoch is closed in turn, so
+        whatever a window still holds leaves in that window's own last epoch.
+        """
+        ...
+
+
+@runtime_checkable
+class Flushes(Protocol):
+    """A stateful or sequential operator that has something to say when the input is over."""
+
+    def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
+        """Every epoch is closed. What leaves now is in the final epoch, one more than the last one
+        that held data anywhere upstream. Called once."""
+        ...
+
+
+@runtime_checkable
+class SetsAside(Protocol):
+    """An operator or combiner in which user code may fail on single events."""
+
+    def take_dead(self) -> DeadRows | None:
+        """The events it failed on since the last call."""
+        ...
+
+
+@runtime_checkable
+class Partitioner(Protocol):
+    """Which slice a row belongs to. Equal keys give equal slices on every machine, for ever."""
+
+    broadcast: bool
+    """True: every slice gets every row, and `targets` is never called."""
+
+    def targets(self, keys: Sequence[pa.Array], slices: int) -> npt.NDArray[np.int32]:
+        """Slice of each row, in [0, slices), from the key columns (all of one length)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one epoch out of one source. `batch` holds visible columns.
+
+    Rows stand at `row`, `row + 1`, … of file number `file`; where they are not contiguous, `rows` and
+    `files` (int64, int32 arrays) say so row by row. `times` (int64 microseconds) only where the epoch is
+    by time.
+    """
+
+    epoch: int
+    batch: pa.RecordBatch
+    file: int = 0
+    row: int = 0
+    files: npt.NDArray[np.int32] | None = None
+    rows: IntArray | None = None
+    times: IntArray | None = None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What one `SourceReader.read` call gave.
+
+    `open_epoch`: every epoch below it is complete on this slice (INFINITY when exhausted).
+    `rows_read` counts raw rows, dead ones included. `wake_after_seconds`: nothing is due before (paced
+    sources); None means call again at once.
+    """
+
+    pieces: tuple[Piece, ...]
+    open_epoch: int
+    rows_read: int
+    dead: DeadRows | None = None
+    exhausted: bool = False
+    wake_after_seconds: float | None = None
+
+
+class SourceReader(Protocol):
+    """One source slice's share of the input. Called on worker threads, one call at a time.
+
+    `read` returns about `rows` rows or fewer. `elapsed_seconds` is the time since the job's sources
+    started, for pacing (`rate`); it never influences which epoch or position a row has. Pieces come in
+    ascending epochs and never below an `open_epoch` returned before. Raises InputError.
+    """
+
+    def read(self, rows: int, elapsed_seconds: float) -> Delivery: ...
+
+    @property
+    def total_rows(self) -> int | None:
+        """Raw rows of the whole source, if known beforehand: for progress only."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """Named immutable blobs: output files, manifests, snapshots. Names are relative paths with '/'.
+
+    `put` is atomic: a reader sees the whole blob or none; putting an existing name replaces it whole.
+    Raises OutputError, naming the store and what failed (a full disk, no permission).
+    """
+
+    def put(self, name: str, data: pa.Buffer | bytes) -> None: ...
+
+    def get(self, name: str) -> pa.Buffer: ...
+
+    def list(self, prefix: str) -> list[str]: ...
+
+    def delete(self, name: str) -> None: ...
+
+
+StoreOpener = Callable[[str], Store]
+"""Opens the store at a URL or folder path."""
+
+ReaderOpener = Callable[[str, int], SourceReader]
+"""Opens the reader of (source name, slice index)."""
+
+
+class BatchSpill(Protocol):
+    """Where bags of later epochs wait when they outgrow memory. One slice's, private to it."""
+
+    def put(self, batch: pa.RecordBatch) -> int:
+        """Store a batch, return a ticket. Raises OutputError when the disk is full."""
+        ...
+
+    def take(self, ticket: int) -> pa.RecordBatch:
+        """Read a batch back and forget it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Counters:
+    """What a slice has done; sums over slices are what people see."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dead: int = 0
+    batches_in: int = 0
+    epochs: int = 0
+    state_bytes: int = 0
+    waiting_bytes: int = 0
+    spilled_bytes: int = 0
+    busy_seconds: float = 0.0
+    extra: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,98 @@
+"""Epochs: which one a row belongs to, and when one is over (DESIGN §1).
+
+An epoch is a numbered run of events. A *count* epoch holds `length` raw rows of a whole source in its
+declared order, so a row's epoch is ``row // length``. A *time* epoch holds the rows whose event time lies
+in ``[epoch * length, (epoch + 1) * length)`` microseconds of the Unix epoch, so it is aligned to it and
+numbers may be negative or have gaps. Martin (2015), chapter 3, calls the same thing an epoch of a
+tumbling window; there, too, rows inside one may be processed in any order.
+
+Event time inside the engine is int64 microseconds. Integer time columns are ticks of a declared unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streammine.model.errors import TopologyError
+
+INFINITY = 2**63 - 1
+"""Watermark and epoch bound of an input that is over."""
+
+BEGINNING = -(2**63)
+"""Watermark and epoch bound of an input of which nothing is known yet."""
+
+MICROSECONDS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EpochDefinition:
+    """The one epoch definition of a topology.
+
+    `length` counts rows (kind "count") or microseconds (kind "time"). `column` is the event-time column
+    and `unit` the unit of its ticks where it is an integer column: "s", "ms" or "us".
+    """
+
+    kind: Literal["count", "time"]
+    length: int
+    column: str | None = None
+    unit: str = "s"
+
+    def __post_init__(self) -> None:
+        assert self.length > 0, "an epoch has at least one row or microsecond"
+        assert (self.kind == "time") == (self.column is not None)
+
+    def of_rows(self, rows: IntArray) -> IntArray:
+        """Epochs of source row numbers (int64 → int64)."""
+        assert self.kind == "count"
+        return rows // self.length
+
+    def of_time(self, microseconds: IntArray) -> IntArray:
+        """Epochs of event times (int64 microseconds → int64)."""
+        assert self.kind == "time"
+        return microseconds // self.length
+
+    def lowest_open(self, bound: int) -> int:
+        """The lowest epoch that a row at or after `bound` (row number or microseconds) can have."""
+        return bound if bound in (INFINITY, BEGINNING) else bound // self.length
+
+    def watermark(self, epoch: int) -> int:
+        """Event time at the end of an epoch, in microseconds; BEGINNING for count epochs."""
+        if self.kind == "count":
+            return INFINITY if epoch == INFINITY else BEGINNING
+        return INFINITY if epoch == INFINITY else (epoch + 1) * self.length
+
+    def window(self, epoch: int) -> tuple[int, int]:
+        """[start, end) of a time epoch in microseconds, or the row numbers of a count epoch."""
+        return epoch * self.length, (epoch + 1) * self.length
+
+
+def event_time(column: pa.Array, unit: str) -> IntArray:
+    """Event times of a column without nulls, as int64 microseconds.
+
+    Integer columns are ticks of `unit`; timestamps and dates know their own. Raises TopologyError for
+    any other type.
+    """
+    kind = column.type
+    if pa.types.is_integer(kind):
+        ticks = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        factor = MICROSECONDS_PER_UNIT[unit]
+        return ticks if factor == 1 else ticks * factor
+    if pa.types.is_date(kind):
+        column = pc.cast(column, pa.timestamp("us"))
+        kind = column.type
+    if pa.types.is_timestamp(kind):
+        ticks = pc.cast(column, pa.int64()).to_numpy(zero_copy_only=False)
+        if kind.unit == "ns":
+            return ticks // 1000
+        return ticks * MICROSECONDS_PER_UNIT[kind.unit]
+    raise TopologyError(
+        f"event-time column has type {kind}; it must be an integer, a timestamp or a date"
+    )

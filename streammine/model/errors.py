@@ -1,0 +1,79 @@
+"""The exceptions of streammine.
+
+::
+
+    StreammineError
+    ├── TopologyError            a topology, expression or schema is wrong; nothing was started
+    ├── InputError               a source can't be opened or read (not: a bad row, that is a dead letter)
+    ├── OutputError              a sink or store can't be written (disk full, no permission)
+    ├── UserCodeError            user code can't be imported, or raised while it ran
+    ├── ClusterError             a node, port, ZooKeeper or Java is not as it must be
+    │   ├── NodeLostError        a node died while it hosted slices of a job
+    │   └── StalePlanError       a plan was published by a manager that does not know the newest one
+    ├── ProtocolError            a peer sent what no peer may send
+    └── JobFailedError           a job stopped with an error; carries its text
+
+An exception says what was wrong, where, and what would be right. Our own bugs are assertions, not
+exceptions of this tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class StreammineError(Exception):
+    """Base of every error that streammine raises for a fault of the world."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where in a file a mistake stands; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class TopologyError(StreammineError):
+    """A topology can't be run. `location` is known when it came from a file."""
+
+    def __init__(self, message: str, location: Location | None = None) -> None:
+        self.message = message
+        self.location = location
+        super().__init__(f"{location}: {message}" if location else message)
+
+
+class InputError(StreammineError):
+    """A source can't be opened or read on."""
+
+
+class OutputError(StreammineError):
+    """A sink or store can't be written."""
+
+
+class UserCodeError(StreammineError):
+    """User code can't be imported or raised; the message names operator, slice, epoch and event."""
+
+
+class ClusterError(StreammineError):
+    """Something that the cluster needs is missing or unreachable."""
+
+
+class NodeLostError(ClusterError):
+    """A node that hosted slices of a running job is gone."""
+
+
+class StalePlanError(ClusterError):
+    """A newer plan stands, or its writer is no member any more: it is not the manager now."""
+
+
+class ProtocolError(StreammineError):
+    """A frame or control message breaks the protocol."""
+
+
+class JobFailedError(StreammineError):
+    """A submitted job stopped with an error."""

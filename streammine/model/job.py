@@ -1,0 +1,208 @@
+"""A job as the engine sees it: the resolved topology, the graph of slices and channels, and the plan.
+
+`JobSpec` is what a client submits. Everything else follows from it by pure functions, the same on every
+node: `JobGraph` (vertices, slices, channels with globally defined numbers, disciplines) from the
+specification, and slices' places from the `Plan`, which alone is decided at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from streammine.model.contracts import Discipline
+from streammine.model.ids import SliceId
+
+
+@dataclass(frozen=True)
+class ResolvedSource:
+    """What looking at a source once told: its columns, files, size and the log that stands for it.
+
+    `schema` is the Arrow schema's IPC message in hex (see `schema_text`). `kind` is "files", "log" or
+    "generator". `files` are absolute paths or URLs in path order. `rows` is the number of raw rows where
+    known. `parallel` says whether more than one reader can split it.
+    """
+
+    name: str
+    kind: Literal["files", "log", "generator"]
+    schema: str
+    files: tuple[str, ...] = ()
+    rows: int | None = None
+    parallel: bool = True
+    log: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SinkTarget:
+    """Where a sink writes: an absolute folder or URL, the file format there ("parquet", "csv", "json" or
+    "arrow"), and the number of this run in that folder."""
+
+    location: str
+    format: str
+    run: int
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A submitted job: the topology (JSON of the validated model) and its resolved sources.
+
+    `base` is the folder that relative paths and user modules are found from. `code` holds cloudpickled
+    operators by name, accepted only with `code_signature` (HMAC-SHA256 with the cluster key).
+    """
+
+    topology: dict[str, Any]
+    sources: tuple[ResolvedSource, ...]
+    base: str
+    graph: JobGraph
+    nodes: int
+    targets: dict[str, SinkTarget]
+    code: dict[str, bytes] = field(default_factory=dict)
+    code_signature: bytes = b""
+
+    # bytes stand in JSON as base64
+    __pydantic_config__ = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+
+VertexKind = Literal["source", "stateful", "sink", "committer"]
+Routing = Literal["partition", "broadcast", "forward"]
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """A vertex of the running graph; `reason` says why it has its discipline.
+
+    Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
+    `Edge.stages`.
+    """
+
+    name: str
+    kind: VertexKind
+    slices: int
+    discipline: Discipline
+    reason: str
+
+
+@dataclass(frozen=True)
+class Edge:
+    """All channels from one vertex to one port of another.
+
+    `stages` are the stateless operators applied, in order, on the sending side. `combined`: the target's
+    combiner runs on the sending side and the frames carry partials. `routing`: "partition" (by key),
+    "broadcast", or "forward" (slice i sends to slice i modulo the target's slices only). `carries_order`:
+    frames carry the hidden order columns. `dead`: the edge takes the dead rows, not the output.
+    """
+
+    source: str
+    target: str
+    port: int
+    stages: tuple[str, ...]
+    combined: bool
+    routing: Routing
+    carries_order: bool
+    dead: bool = False
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A FIFO from one slice to one slice. `number` is global: every replica knows it by the same."""
+
+    number: int
+    edge: int
+    source: SliceId
+    target: SliceId
+    port: int
+
+
+@dataclass(frozen=True)
+class JobGraph:
+    """Vertices in topological order, and edges; slices and channels follow from them."""
+
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+
+    def vertex(self, name: str) -> Vertex:
+        return next(vertex for vertex in self.vertices if vertex.name == name)
+
+    @cached_property
+    def slices(self) -> tuple[SliceId, ...]:
+        return tuple(
+            SliceId(vertex.name, index)
+            for vertex in self.vertices
+            for index in range(vertex.slices)
+        )
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """Numbered edge by edge, then by source slice, then by target slice."""
+        channels: list[Channel] = []
+        for number, edge in enumerate(self.edges):
+            sources = self.vertex(edge.source).slices
+            targets = self.vertex(edge.target).slices
+            for source in range(sources):
+                reached = [source % targets] if edge.routing == "forward" else range(targets)
+                for target in reached:
+                    source_id = SliceId(edge.source, source)
+                    target_id = SliceId(edge.target, target)
+                    channels.append(
+                        Channel(len(channels), number, source_id, target_id, edge.port)
+                    )
+        return tuple(channels)
+
+    @cached_property
+    def inputs(self) -> dict[SliceId, tuple[Channel, ...]]:
+        """Channels into each slice, by number."""
+        return _grouped(self.slices, self.channels, lambda channel: channel.target)
+
+    @cached_property
+    def outputs(self) -> dict[SliceId, tuple[Channel, ...]]:
+        """Channels out of each slice, by number."""
+        return _grouped(self.slices, self.channels, lambda channel: channel.source)
+
+
+def _grouped(
+    slices: tuple[SliceId, ...],
+    channels: tuple[Channel, ...],
+    end: Callable[[Channel], SliceId],
+) -> dict[SliceId, tuple[Channel, ...]]:
+    groups: dict[SliceId, list[Channel]] = {slice_id: [] for slice_id in slices}
+    for channel in channels:
+        groups[end(channel)].append(channel)
+    return {slice_id: tuple(group) for slice_id, group in groups.items()}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One replica's place: the node it runs on and its generation."""
+
+    node: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The declared assignment of replicas to nodes; nodes reconcile towards it (DESIGN §5).
+
+    `phase`: "deploy" (build slices, connect, load kernels; sources wait), "run", or "stop".
+    """
+
+    job: int
+    version: int
+    phase: Literal["deploy", "run", "stop"]
+    placements: dict[SliceId, tuple[Placement, ...]]
+
+    def node_of(self, slice_id: SliceId) -> str:
+        return self.placements[slice_id][0].node
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """How a job ended. `status` is "finished", "failed" or "stopped"; `counters` by slice."""
+
+    status: str
+    reason: str | None = None
+    counters: dict[str, dict[str, float]] = field(default_factory=dict)

@@ -1,0 +1,74 @@
+"""Jobs, plans and outcomes as bytes: JSON, checked against their types when it is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from streammine.model.errors import ProtocolError
+from streammine.model.ids import SliceId
+from streammine.model.job import JobOutcome, JobSpec, Placement, Plan
+
+_SPEC = TypeAdapter(JobSpec)
+_OUTCOME = TypeAdapter(JobOutcome)
+_PLACEMENTS = TypeAdapter(dict[str, list[tuple[str, int]]])
+_PLAN_HEAD = TypeAdapter(dict[str, Any])
+
+
+def encode_spec(spec: JobSpec) -> bytes:
+    return _SPEC.dump_json(spec)
+
+
+def decode_spec(data: bytes) -> JobSpec:
+    """Raises ProtocolError when the bytes are no job of this version."""
+    return _decoded(_SPEC, data, "job")
+
+
+def encode_outcome(outcome: JobOutcome) -> bytes:
+    return _OUTCOME.dump_json(outcome)
+
+
+def decode_outcome(data: bytes) -> JobOutcome:
+    return _decoded(_OUTCOME, data, "job outcome")
+
+
+def encode_plan(plan: Plan) -> bytes:
+    placements = {
+        str(slice_id): [(placement.node, placement.generation) for placement in group]
+        for slice_id, group in plan.placements.items()
+    }
+    head = {
+        "job": plan.job,
+        "version": plan.version,
+        "phase": plan.phase,
+        "placements": placements,
+    }
+    return _PLAN_HEAD.dump_json(head)
+
+
+def decode_plan(data: bytes) -> Plan:
+    head = _decoded(_PLAN_HEAD, data, "plan")
+    try:
+        placements = _PLACEMENTS.validate_python(head["placements"])
+        phase = head["phase"]
+        if phase not in ("deploy", "run", "stop"):
+            raise ProtocolError(f"a plan has phase {phase!r}; deploy, run or stop was expected")
+        return Plan(
+            int(head["job"]),
+            int(head["version"]),
+            phase,
+            {
+                SliceId.parse(name): tuple(Placement(*each) for each in group)
+                for name, group in placements.items()
+            },
+        )
+    except (KeyError, ValidationError, ValueError) as error:
+        raise ProtocolError(f"what was read is no plan of this version: {error}") from error
+
+
+def _decoded(adapter: TypeAdapter[Any], data: bytes, what: str) -> Any:
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        raise ProtocolError(f"what was read is no {what} of this version: {error}") from error

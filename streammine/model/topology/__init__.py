@@ -1,0 +1,101 @@
+"""The topology: what a user writes, as YAML or in Python, and what travels to the nodes as JSON."""
+
+from streammine.model.topology.aggregates import AGGREGATE_FUNCTIONS, AggregateCall
+from streammine.model.topology.definition import Topology
+from streammine.model.topology.epoch import Epoch
+from streammine.model.topology.graph import (
+    Consumer,
+    TopologyGraph,
+    topological_order,
+    topology_graph,
+)
+from streammine.model.topology.keyed import (
+    EPOCH_COLUMN,
+    AggregateOperator,
+    JoinColumns,
+    Joining,
+    JoinOperator,
+    KeyedFields,
+    UserOperator,
+)
+from streammine.model.topology.operators import OPERATOR_KINDS, Operator
+from streammine.model.topology.partitions import (
+    BroadcastPartition,
+    HashPartition,
+    KeyRangePartition,
+    Partition,
+    UserPartition,
+)
+from streammine.model.topology.parts import BY_VALUE_PREFIX
+from streammine.model.topology.problems import InvalidTopologyError, Problem
+from streammine.model.topology.schema import json_schema
+from streammine.model.topology.sinks import Commit, Sink
+from streammine.model.topology.sources import (
+    BUILT_IN_GENERATORS,
+    TEXT_SCHEMA,
+    CsvSettings,
+    FileFormat,
+    FilesSource,
+    GeneratorSource,
+    LogSource,
+    Preparation,
+    Source,
+    format_of_path,
+)
+from streammine.model.topology.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    OneInput,
+    OperatorBase,
+    Splitting,
+)
+from streammine.model.topology.windows import window_epochs
+
+__all__ = [
+    "AGGREGATE_FUNCTIONS",
+    "BUILT_IN_GENERATORS",
+    "BY_VALUE_PREFIX",
+    "EPOCH_COLUMN",
+    "OPERATOR_KINDS",
+    "TEXT_SCHEMA",
+    "AggregateCall",
+    "AggregateOperator",
+    "BroadcastPartition",
+    "Commit",
+    "Consumer",
+    "CsvSettings",
+    "Epoch",
+    "FileFormat",
+    "FilesSource",
+    "FilterOperator",
+    "FlatMapOperator",
+    "GeneratorSource",
+    "HashPartition",
+    "InvalidTopologyError",
+    "JoinColumns",
+    "JoinOperator",
+    "Joining",
+    "KeyRangePartition",
+    "KeyedFields",
+    "LogSource",
+    "MapOperator",
+    "OneInput",
+    "Operator",
+    "OperatorBase",
+    "Partition",
+    "Preparation",
+    "Problem",
+    "Sink",
+    "Source",
+    "Splitting",
+    "Topology",
+    "TopologyGraph",
+    "UserOperator",
+    "UserPartition",
+    "format_of_path",
+    "json_schema",
+    "topological_order",
+    "topology_graph",
+    "window_epochs",
+]

@@ -1,0 +1,292 @@
+"""What must hold between the parts of a topology. Each check yields the problems that it finds.
+
+The parts' own models have checked every field by itself before; here it is about references, names,
+schemas, windows and promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streammine.model.contracts import Discipline
+from streammine.model.suggestions import hint, listed
+from streammine.model.topology.graph import cycle, cycle_text, topology_graph
+from streammine.model.topology.keyed import (
+    AggregateOperator,
+    JoinOperator,
+    KeyedFields,
+    UserOperator,
+)
+from streammine.model.topology.partitions import KeyRangePartition
+from streammine.model.topology.problems import Path, Problem
+from streammine.model.topology.sources import FilesSource
+from streammine.model.topology.windows import whole_epochs
+
+if TYPE_CHECKING:
+    from streammine.model.topology.definition import Topology
+
+Problems = Iterator[Problem]
+
+
+def problems_in(topology: Topology) -> list[Problem]:
+    """Everything that keeps a topology from running, in no particular order."""
+    local = [problem for check in _CHECKS for problem in check(topology)]
+    # What follows the graph needs one whose inputs exist and that has no cycle.
+    return local or list(_promises(topology))
+
+
+def _sinks(topology: Topology) -> Problems:
+    if not topology.sources:
+        yield Problem((), "topology needs sources: sources: {lines: {files: 'data/*.txt'}}")
+    if not topology.sinks:
+        yield Problem(
+            (), "topology needs sinks: sinks: {result: {input: NAME, format: parquet, path: out}}"
+        )
+    places: dict[str, str] = {}
+    for name, sink in topology.sinks.items():
+        if sink.path is None:
+            continue
+        place = sink.path.rstrip("/").removeprefix("./")
+        if place in places:
+            yield Problem(
+                ("sinks", name, "path"),
+                f"sink '{places[place]}' writes to '{sink.path}', too; each needs its own folder",
+            )
+        places.setdefault(place, name)
+
+
+def _names(topology: Topology) -> Problems:
+    seen: dict[str, str] = {}
+    for section in ("sources", "operators", "sinks"):
+        for name in getattr(topology, section):
+            if name in seen:
+                yield Problem(
+                    (section, name),
+                    f"the name '{name}' stands under {seen[name]} already; "
+                    "sources, operators and sinks need different names",
+                    at_key=True,
+                )
+            seen.setdefault(name, section)
+
+
+def _inputs(topology: Topology) -> Problems:
+    readable = [*topology.sources, *topology.operators]
+    for name, operator in topology.operators.items():
+        for port, one in enumerate(operator.input_names):
+            if one not in readable:
+                path = ("operators", name, *_input_path(operator, port))
+                yield _unknown_input(path, one, topology)
+    for name, sink in topology.sinks.items():
+        if sink.input not in readable:
+            yield _unknown_input(("sinks", name, "input"), sink.input, topology)
+
+
+def _input_path(operator: object, port: int) -> Path:
+    if isinstance(operator, JoinOperator):
+        return ("join", ("left", "right")[port])
+    if isinstance(operator, UserOperator) and operator.inputs is not None:
+        return ("inputs", port)
+    return ("input",)
+
+
+def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
+    readable = [*topology.sources, *topology.operators]
+    if name in topology.sinks:
+        return Problem(
+            path,
+            f"'{name}' is a sink; nothing can be read from it, read from its input "
+            f"'{topology.sinks[name].input}'",
+        )
+    suggestion = hint(name, readable)
+    return Problem(
+        path,
+        f"there is no source or operator '{name}'{suggestion} "
+        f"There are: {listed(sorted(readable))}",
+    )
+
+
+def _cycles(topology: Topology) -> Problems:
+    operators = topology.operators
+    found = cycle({name: operator.input_names for name, operator in operators.items()})
+    if found:
+        operator = operators[found[0]]
+        port = next(i for i, one in enumerate(operator.input_names) if one in found)
+        yield Problem(("operators", found[0], *_input_path(operator, port)), cycle_text(found))
+
+
+def _windows(topology: Topology) -> Problems:
+    for name, operator in topology.operators.items():
+        if isinstance(operator, AggregateOperator | JoinOperator) and operator.window is not None:
+            wrong = whole_epochs(operator.window, topology.epoch)
+            if isinstance(wrong, str):
+                yield Problem(("operators", name, "window"), wrong)
+
+
+def _partitions(topology: Topology) -> Problems:
+    for name, operator in topology.operators.items():
+        if not isinstance(operator, KeyedFields):
+            continue
+        columns = operator.key_columns[0]
+        if isinstance(operator.partition, KeyRangePartition) and len(columns) != 1:
+            yield Problem(
+                ("operators", name, "partition"),
+                f"key_range needs exactly one key column, and there are {len(columns)}; "
+                "use hash, or write one key column",
+            )
+
+
+def _code(topology: Topology) -> Problems:
+    for name, operator in topology.operators.items():
+        if isinstance(operator, UserOperator) and operator.by_value is not None:
+            if operator.by_value in topology.code:
+                continue
+            yield Problem(
+                ("operators", name, "operator"),
+                f"'{operator.operator}' is for operators that Python hands over by value, and "
+                "there is no such code; name the class as module:Class",
+            )
+
+
+def _source_files(topology: Topology) -> Problems:
+    for name, source in topology.sources.items():
+        if isinstance(source, FilesSource):
+            yield from _source_of_files(("sources", name), source, topology)
+
+
+def _source_of_files(path: Path, source: FilesSource, topology: Topology) -> Problems:
+    format_ = source.resolved_format
+    if format_ is None:
+        yield Problem(
+            (*path, "files"),
+            f"the suffix of {listed(repr(one) for one in source.files)} doesn't tell the format; "
+            "add format: text, csv, json or parquet",
+        )
+        return
+    if format_ in ("csv", "json") and source.schema_ is None:
+        yield Problem(
+            path,
+            f"a source of {format_} needs 'schema': its columns and their types, "
+            "like schema: {ts: int64, value: float64}",
+        )
+    if format_ == "text" and source.schema_ is not None:
+        yield Problem(
+            (*path, "schema"),
+            "text has always the schema {line: string}; take it out, or use format: csv",
+            at_key=True,
+        )
+    if format_ == "text" and source.merge_by is not None:
+        yield Problem(
+            (*path, "merge_by"),
+            "text has no columns to merge by; take it out: the files are read one after the other",
+            at_key=True,
+        )
+    if format_ != "csv" and source.csv is not None:
+        yield Problem((*path, "csv"), f"these files are {format_}, not csv", at_key=True)
+    if source.lateness.microseconds and topology.epoch.time is None:
+        yield Problem(
+            (*path, "lateness"), "lateness needs time epochs: epoch: {time: 60s, column: ts}"
+        )
+    if format_ == "csv" and source.schema_ is not None:
+        yield from _csv_columns(path, source)
+    schema = source.arrow_schema
+    if schema is not None and source.merge_by is not None and format_ != "text":
+        yield from _column((*path, "merge_by"), source.merge_by, schema, f"source '{path[1]}'")
+
+
+def _csv_columns(path: Path, source: FilesSource) -> Problems:
+    settings, columns = source.csv_settings, source.schema_ or {}
+    if settings.header:
+        if settings.columns is not None:
+            yield Problem(
+                (*path, "csv", "columns"),
+                "the files' first lines name the columns already; "
+                "take this out, or write header: false",
+                at_key=True,
+            )
+        return
+    for name in columns:
+        if settings.columns is not None and name not in settings.columns:
+            suggestion = hint(name, settings.columns)
+            yield Problem(
+                (*path, "schema", name),
+                f"csv has no column '{name}'{suggestion} Columns: {listed(settings.columns)}",
+                at_key=True,
+            )
+    if settings.quote == settings.delimiter:
+        yield Problem((*path, "csv"), f"quote and delimiter are both {settings.quote!r}")
+
+
+def _column(path: Path, column: str, schema: pa.Schema, owner: str) -> Problems:
+    if column not in schema.names:
+        suggestion = hint(column, schema.names)
+        yield Problem(
+            path, f"{owner} has no column '{column}'{suggestion} Columns: {listed(schema.names)}"
+        )
+
+
+def _epoch_column(topology: Topology) -> Problems:
+    epoch = topology.epoch
+    if epoch.column is None:
+        return
+    path = ("epoch", "column")
+    for name, source in topology.sources.items():
+        schema = source.arrow_schema if isinstance(source, FilesSource) else None
+        if schema is None:
+            continue
+        missing = list(_column(path, epoch.column, schema, f"source '{name}'"))
+        yield from missing
+        if missing:
+            continue
+        kind = schema.field(epoch.column).type
+        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            yield Problem(
+                path,
+                f"column '{epoch.column}' of source '{name}' has type {kind}; "
+                "event time is an integer, a timestamp or a date",
+            )
+        elif epoch.unit is not None and not pa.types.is_integer(kind):
+            yield Problem(
+                ("epoch", "unit"),
+                f"column '{epoch.column}' of source '{name}' has type {kind}, which knows its "
+                "unit; take unit out",
+                at_key=True,
+            )
+
+
+def _promises(topology: Topology) -> Problems:
+    graph = topology_graph(topology)
+    for name, sink in topology.sinks.items():
+        if not sink.exactly_once:
+            continue
+        loose = [
+            upstream
+            for upstream in sorted(graph.upstream(name))
+            if _discipline_of(topology, upstream) is Discipline.NONE
+        ]
+        if loose:
+            yield Problem(
+                ("sinks", name),
+                f"operator '{loose[0]}' upstream has discipline: none, so results can't be "
+                "exactly-once; write exactly_once: false here, or discipline: epoch there",
+            )
+
+
+def _discipline_of(topology: Topology, name: str) -> Discipline | None:
+    operator = topology.operators.get(name)
+    return operator.discipline if isinstance(operator, KeyedFields) else None
+
+
+_CHECKS: Iterable[Callable[[Topology], Problems]] = (
+    _sinks,
+    _names,
+    _inputs,
+    _cycles,
+    _windows,
+    _partitions,
+    _code,
+    _source_files,
+    _epoch_column,
+)

@@ -1,0 +1,65 @@
+"""Any operator: which one it is follows from the one of its fields that says what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Discriminator, Tag
+
+from streammine.model.suggestions import listed, nearest
+from streammine.model.topology.keyed import AggregateOperator, JoinOperator, UserOperator
+from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
+from streammine.model.topology.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    OperatorBase,
+)
+
+OPERATOR_KINDS = ("map", "filter", "flat_map", "aggregate", "join", "operator")
+
+
+def _operator_tag(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        found = [kind for kind in OPERATOR_KINDS if kind in value]
+        return TAG_MARK + found[0] if found else None
+    return TAG_MARK + getattr(value, "kind", "")
+
+
+def _one_kind_of_operator(value: object) -> object:
+    if isinstance(value, OperatorBase):
+        return value
+    choice = f"exactly one of {listed(OPERATOR_KINDS)}"
+    if not isinstance(value, Mapping):
+        raise wrong_value(
+            f"an operator is a mapping with {choice}, like "
+            f"{{input: words, filter: 'length(word) > 3'}}, not {shown(value)}"
+        )
+    found = [kind for kind in OPERATOR_KINDS if kind in value]
+    if len(found) == 1:
+        return value
+    if found:
+        raise wrong_value(
+            f"has {'both' if len(found) == 2 else 'all of'} {' and '.join(found)}; an operator "
+            f"has {choice}: make it several operators, one reading from the other"
+        )
+    for name in value:
+        right = nearest(str(name), [*OPERATOR_KINDS, "input", "inputs"])
+        if right in OPERATOR_KINDS:
+            raise wrong_value(
+                f"unknown field '{name}'; did you mean '{right}'? An operator has {choice}"
+            )
+    raise wrong_value(f"this operator says not what it does: give it {choice}")
+
+
+Operator = Annotated[
+    Annotated[MapOperator, Tag(TAG_MARK + "map")]
+    | Annotated[FilterOperator, Tag(TAG_MARK + "filter")]
+    | Annotated[FlatMapOperator, Tag(TAG_MARK + "flat_map")]
+    | Annotated[AggregateOperator, Tag(TAG_MARK + "aggregate")]
+    | Annotated[JoinOperator, Tag(TAG_MARK + "join")]
+    | Annotated[UserOperator, Tag(TAG_MARK + "operator")],
+    Discriminator(_operator_tag),
+    BeforeValidator(_one_kind_of_operator),
+]

@@ -1,0 +1,140 @@
+"""Stateless operators: map, filter and flat map by expression. They run in their input's slices."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from streammine.model.topology.parts import (
+    MOST_ENTRIES,
+    Column,
+    Columns,
+    Name,
+    Part,
+    StrictBoolean,
+    Text,
+)
+from streammine.model.topology.problems import wrong_value
+
+
+def _expression(value: object) -> object:
+    """A constant is an expression, too: YAML has made a number of it already."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+Expression = Annotated[Text, BeforeValidator(_expression)]
+
+
+class OperatorBase(Part):
+    """What all operators have in common for those who plan and wire them."""
+
+    kind: ClassVar[str] = ""
+    stateless: ClassVar[bool] = False
+    """Stateless operators run inside their upstream's slices."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs: port i reads the i-th."""
+        raise NotImplementedError
+
+    @property
+    def key_columns(self) -> tuple[tuple[str, ...], ...]:
+        """Per port, the columns by which its rows are partitioned; () has all rows in one slice."""
+        return ((),) * len(self.input_names)
+
+
+class OneInput(OperatorBase):
+    input: Name = Field(
+        description="Name of the source or operator whose rows come in.", examples=["lines"]
+    )
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return (self.input,)
+
+
+_STATELESS_ELSEWHERE = {
+    **dict.fromkeys(
+        ("slices", "partition", "discipline", "combine"),
+        "it is stateless and runs in the slices of its input",
+    ),
+    "key": "it is stateless and works row by row",
+    "window": "it is stateless and works row by row",
+    "on_error": "it belongs to code of your own (operator:)",
+    "with": "it belongs to code of your own (operator:)",
+    "inputs": "it has one input; write input: NAME",
+}
+
+
+class MapOperator(OneInput):
+    """Computes the columns of each row anew."""
+
+    label: ClassVar[str] = "a map"
+    elsewhere: ClassVar[dict[str, str]] = _STATELESS_ELSEWHERE
+    kind: ClassVar[str] = "map"
+    stateless: ClassVar[bool] = True
+
+    map: dict[Column, Expression] = Field(
+        min_length=1,
+        max_length=MOST_ENTRIES,
+        description="Output columns and the expressions they are computed by; exactly these "
+        "columns leave.",
+        examples=[{"plug": "plug_id", "watts": "value * 1000"}],
+    )
+
+
+class FilterOperator(OneInput):
+    """Lets the rows pass for which an expression is true."""
+
+    label: ClassVar[str] = "a filter"
+    elsewhere: ClassVar[dict[str, str]] = _STATELESS_ELSEWHERE
+    kind: ClassVar[str] = "filter"
+    stateless: ClassVar[bool] = True
+
+    filter: Expression = Field(
+        description="Expression; rows pass where it is true, not where it is false or null.",
+        examples=["length(word) > 3", "value >= 0 and property = 1"],
+    )
+
+
+class Splitting(Part):
+    """How a flat map splits a text column."""
+
+    label: ClassVar[str] = "flat_map"
+
+    split: Column = Field(description="The text column to split.", examples=["line"])
+    into: Column = Field(description="The output column, one row per word.", examples=["word"])
+    on: Literal["whitespace", "letters"] = Field(
+        default="whitespace",
+        description="whitespace: words are what stands between white space. letters: words are "
+        "runs of letters.",
+    )
+    lower: StrictBoolean = Field(default=False, description="Turn words to lower case.")
+    keep: Columns = Field(
+        default=(),
+        description="Columns of the row that each of its words keeps.",
+        examples=[["ts"]],
+    )
+
+    @model_validator(mode="after")
+    def _distinct_output(self) -> Splitting:
+        if self.into in self.keep:
+            raise wrong_value(f"'{self.into}' is both in keep and the name of the words (into)")
+        return self
+
+
+class FlatMapOperator(OneInput):
+    """Makes several rows of one: the words of a text."""
+
+    label: ClassVar[str] = "a flat_map"
+    elsewhere: ClassVar[dict[str, str]] = _STATELESS_ELSEWHERE
+    kind: ClassVar[str] = "flat_map"
+    stateless: ClassVar[bool] = True
+
+    flat_map: Splitting = Field(
+        description="Splits a text column into one row per word.",
+        examples=[{"split": "line", "into": "word", "on": "whitespace", "lower": True}],
+    )

@@ -1,0 +1,1 @@
+"""Standard operators, the user's operator classes, exact aggregates and keyed state."""

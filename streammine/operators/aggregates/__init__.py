@@ -1,0 +1,1 @@
+"""The exact, order-free aggregate functions, one family per file."""

@@ -1,0 +1,144 @@
+"""The groups of one open epoch or window: which are there, and the parts of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from streammine.model.contracts import IntArray
+from streammine.operators.aggregates.functions import Aggregate, PartKey, new_part
+from streammine.operators.aggregates.keys import KeyTable
+from streammine.operators.kernels.columns import fixed_values
+from streammine.operators.kernels.extremes import Count
+
+
+@dataclass(frozen=True)
+class AggregateLayout:
+    """What an aggregate reads, keeps and gives: fixed once for all its states."""
+
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @cached_property
+    def part_keys(self) -> tuple[PartKey, ...]:
+        """Each part once, in order of first use."""
+        return tuple(dict.fromkeys(key for item in self.aggregates for key in item.parts))
+
+    @cached_property
+    def part_columns(self) -> tuple[int, ...]:
+        """Where each part's column stands in the input."""
+        return tuple(self.schema.get_field_index(key.column) for key in self.part_keys)
+
+    @cached_property
+    def key_columns(self) -> tuple[int, ...]:
+        return tuple(self.schema.get_field_index(key) for key in self.keys)
+
+    @cached_property
+    def key_fields(self) -> tuple[pa.Field, ...]:
+        return tuple(self.schema.field(key) for key in self.keys)
+
+    @cached_property
+    def partial_schema(self) -> pa.Schema:
+        """Keys, number of rows, then one column per part."""
+        taken = set(self.keys)
+        fields = list(self.key_fields)
+        types = [new_part(key, self.schema).partial_type for key in self.part_keys]
+        names = ["rows", *(f"{key.kind} of {key.column}" for key in self.part_keys)]
+        for name, value_type in zip(names, [pa.int64(), *types], strict=True):
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            fields.append(pa.field(name, value_type))
+        return pa.schema(fields)
+
+
+class GroupState:
+    """Groups found in rows or partials so far. Ids are those of `table`, which other states share.
+
+    A group is there if it has rows; ids that only other epochs know have none.
+    """
+
+    def __init__(self, layout: AggregateLayout, table: KeyTable) -> None:
+        self.layout = layout
+        self.table = table
+        self._rows = Count()
+        self._parts = {key: new_part(key, layout.schema) for key in layout.part_keys}
+
+    @property
+    def nbytes(self) -> int:
+        return self._rows.nbytes + sum(part.nbytes for part in self._parts.values())
+
+    def add_rows(self, batch: pa.RecordBatch) -> None:
+        """Take in rows of the input's schema."""
+        ids = self.table.ids(batch, self.layout.key_columns)
+        size = self.table.size
+        self._rows.add(ids, size)
+        for part, column in zip(self._parts.values(), self.layout.part_columns, strict=True):
+            part.add(ids, batch.column(column), size)
+
+    def add_partials(self, batch: pa.RecordBatch) -> None:
+        """Take in rows of the partial schema."""
+        key_count = len(self.layout.keys)
+        ids = self.table.ids(batch, range(key_count))
+        size = self.table.size
+        self._rows.add_counts(ids, fixed_values(batch.column(key_count)), size)
+        for number, part in enumerate(self._parts.values(), key_count + 1):
+            part.add_partial(ids, batch.column(number), size)
+
+    def merge(self, other: GroupState) -> None:
+        """Take in another state of the same layout; `other` is not used again."""
+        if other.table is not self.table:
+            # The table was replaced in between, so ids do not match: go by the keys.
+            if other._rows.size:
+                self.add_partials(other.partials())
+            return
+        ids = np.arange(other._rows.size, dtype=np.int64)
+        self._rows.resize(max(ids.size, self._rows.size))
+        self._rows.merge(other._rows, ids)
+        for part, merged in zip(self._parts.values(), other._parts.values(), strict=True):
+            part.resize(self._rows.size)
+            part.merge(merged, ids)
+
+    def partials(self) -> pa.RecordBatch:
+        """All groups in canonical order, in the partial schema."""
+        counts, order, keys = self._selected()
+        columns = [pa.array(counts), *(part.encode() for part in self._parts.values())]
+        arrays = [*keys, *_taken(columns, order)]
+        return pa.record_batch(arrays, schema=self.layout.partial_schema)
+
+    def results(self) -> list[pa.Array]:
+        """The columns of keys, then aggregates, of all groups in canonical order.
+
+        Raises BeyondRangeError for a sum that its type can't hold; `key_text` names its group.
+        """
+        counts, order, keys = self._selected()
+        columns = [item.finish(self._parts, counts) for item in self.layout.aggregates]
+        return [*keys, *_taken(columns, order)]
+
+    @property
+    def group_count(self) -> int:
+        return int(np.count_nonzero(self._rows.finish()))
+
+    def key_text(self, group: int) -> str:
+        """The key of a group, for people."""
+        present = np.zeros(self.table.size, dtype=np.bool_)
+        present[group] = True
+        _, keys = self.table.select(present)
+        pairs = zip(self.layout.keys, keys, strict=True)
+        return ", ".join(f"{name} = {array[0].as_py()!r}" for name, array in pairs) or "all rows"
+
+    def _selected(self) -> tuple[IntArray, IntArray, list[pa.Array]]:
+        """Row counts of all ids, then the ids that have rows and their keys in canonical order."""
+        counts = self._rows.finish()
+        order, keys = self.table.select(counts > 0)
+        return counts, order, keys
+
+
+def _taken(columns: Sequence[pa.Array], order: IntArray) -> list[pa.Array]:
+    rows = pa.array(order)
+    return [column.take(rows) for column in columns]

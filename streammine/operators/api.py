@@ -1,0 +1,219 @@
+"""The classes that users derive their operators from.
+
+A `Mapper` makes events from an event and remembers nothing. A `Reducer` folds the events of an
+epoch by key, in the manner of MapReduce, so that it can run partially before the shuffle. An
+`Operator` keeps state per key from epoch to epoch. Each is written event by event or batch by
+batch. This is the programming interface of Martin (2015), chapter 3, on columns.
+
+Events
+    An event is a named tuple of its columns: ``event.word``, or ``event[0]`` for a column whose
+    name is no identifier. Null is None, a decimal is a `decimal.Decimal`. Timestamps, dates, times
+    and durations are integers, in the unit of their column (dates: days since 1970-01-01), which is
+    quick and knows no time zone; integers are taken back for such columns, and `datetime` objects
+    too.
+Keys
+    The value of the key column, or a tuple of them where there are several. -0.0 counts as 0.0 and
+    all NaNs as one. Without a key, everything belongs to the key ``()``.
+What a method returns or yields
+    None: no rows. A tuple: one row, in the order of `output`. A dict: one row by column names. For
+    an output of one column, the bare value: one row. A list, generator or other iterable of such
+    rows: many rows. Values must fit the declared types; numbers are not read from text and
+    fractions are not cut.
+Determinism
+    Code is called on whatever batches come, on several slices and again after a crash. So it must
+    not read clocks, random numbers, the order of a set or `hash()` of a string, and keep what it
+    remembers in its state only. `streammine.testing.check_operator` looks for offences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import pyarrow as pa
+
+from streammine.operators.state import Cell, KeyState
+
+Columns: TypeAlias = Mapping[str, str] | pa.Schema
+"""Column names and types: names of types as in a topology's schemas, or an Arrow schema."""
+
+
+@dataclass(slots=True)
+class Context:
+    """Where user code runs: ``self.context``.
+
+    `epoch` is the epoch being closed (Reducer.finish, all of Operator) and None where it is still
+    open or unknown (Mapper, Reducer.add). `window` is its [start, end) in microseconds of event
+    time, or row numbers where epochs are counted; `watermark` is in microseconds.
+    """
+
+    operator: str
+    slice_index: int | None = None
+    epoch: int | None = None
+    window: tuple[int, int] | None = None
+    watermark: int | None = None
+
+
+class UserCode:
+    """What Mapper, Reducer and Operator have in common.
+
+    output: columns that leave (for a Reducer: those of `finish`, behind the epoch and the key).
+    needs: the input columns it reads; None for all. Others are neither read nor sent.
+    deterministic: False when the same events may give something else when it runs again.
+    """
+
+    output: ClassVar[Columns] = {}
+    needs: ClassVar[Sequence[str] | None] = None
+    deterministic: ClassVar[bool] = True
+    context: Context
+
+    def output_schema(self, *inputs: pa.Schema) -> Columns:
+        """The columns that leave; override it where they depend on the input or the settings."""
+        return self.output
+
+    def prepare(self) -> None:
+        """Called once per process before the first event: load a table, compile a pattern."""
+
+
+class Mapper(UserCode):
+    """Makes any number of events from each event. Override `map` or `map_batch`, not both.
+
+    >>> class Words(Mapper):
+    ...     output = {"word": "string"}
+    ...
+    ...     def map(self, event):
+    ...         return event.line.split()
+    """
+
+    def map(self, event: Any) -> Any:
+        """The rows that the event becomes (see the module's text)."""
+        raise NotImplementedError
+
+    def map_batch(self, batch: pa.RecordBatch) -> Any:
+        """A batch of `output`, one row per input row in order, or ``(batch, parents)``.
+
+        `parents` are ascending: output row i came from input row ``parents[i]``. The result must
+        not depend on how rows are cut into batches.
+        """
+        raise NotImplementedError
+
+
+class Reducer(UserCode):
+    """Folds the events of an epoch (or window) by key.
+
+    With `merge`, and unless `commutative` is False, it is combined before the shuffle: then any
+    order and any grouping of an epoch's events must give the same result, bit for bit. Adding
+    floats up does not: ``(a + b) + c`` differs from ``a + (b + c)``; use integers,
+    `fractions.Fraction` with serialize, the built-in aggregates, or set ``commutative = False`` to
+    get the events in their order, at a cost.
+
+    An accumulator of plain data (None, bool, int, float, str, bytes and lists, tuples, dicts, sets
+    of them) travels as it is. For any other, write `serialize` and `deserialize`.
+
+    >>> class Count(Reducer):
+    ...     output = {"count": "int64"}
+    ...
+    ...     def create(self):
+    ...         return 0
+    ...
+    ...     def add(self, accumulator, event):
+    ...         return accumulator + 1
+    ...
+    ...     def merge(self, left, right):
+    ...         return left + right
+    ...
+    ...     def finish(self, key, accumulator):
+    ...         return accumulator
+    """
+
+    commutative: ClassVar[bool] = True
+
+    def create(self) -> Any:
+        """The accumulator of a key that no event has come for."""
+        raise NotImplementedError
+
+    def add(self, accumulator: Any, event: Any) -> Any:
+        """The accumulator with one event more. It may change and return the one it got."""
+        raise NotImplementedError
+
+    def add_batch(self, accumulator: Any, batch: pa.RecordBatch) -> Any:
+        """Instead of `add`: the accumulator with the rows of one key out of one batch.
+
+        Pays where a key has many rows per batch (a thousand, say). Columns: `needs`, or all.
+        """
+        raise NotImplementedError
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """One accumulator from two of one key. It may change and return either."""
+        raise NotImplementedError
+
+    def finish(self, key: Any, accumulator: Any) -> Any:
+        """The rows that leave for a key (see the module's text); keys come in ascending order."""
+        raise NotImplementedError
+
+    def serialize(self, accumulator: Any) -> bytes:
+        """The accumulator as bytes, where it isn't plain data."""
+        raise NotImplementedError
+
+    def deserialize(self, data: bytes) -> Any:
+        """The inverse of `serialize`."""
+        raise NotImplementedError
+
+
+class Operator(UserCode):
+    """Keeps state per key; takes the events of an epoch one after the other.
+
+    `state` declares what is kept for each key. Unless `commutative` is True, events come in (time,
+    position) order, whatever the number of slices. Rows leave in the order of the events they were
+    made of, those of `end_epoch` behind them in ascending order of the keys.
+
+    With several inputs, name them: ``ports = ("orders", "payments")``, and write `process_orders`
+    and `process_payments` in place of `process`.
+
+    >>> class Steps(Operator):
+    ...     output = {"plug": "int64", "step": "float64"}
+    ...     state = {"last": Value(None)}
+    ...
+    ...     def process(self, key, event, state):
+    ...         before, state.last = state.last, event.value
+    ...         if before is not None:
+    ...             return key, event.value - before
+    """
+
+    commutative: ClassVar[bool] = False
+    state: ClassVar[Mapping[str, Cell]] = {}
+    ports: ClassVar[Sequence[str]] = ()
+    every_key: ClassVar[bool] = False
+    """
+
+    rue: `end_epoch` is called for all keys with state, not only for those of the epoch's events.
+    """
+
+    def process(self, key: Any, event: Any, state: KeyState) -> Any:
+        """The rows that the event gives rise to (see the module's text)."""
+        raise NotImplementedError
+
+    def process_batch(self, key: Any, batch: pa.RecordBatch, state: KeyState) -> Any:
+        """Instead of `process`: all rows of one key in an epoch, in their order, as one batch.
+
+        Returns a batch of `output`, one row per input row, or ``(batch, parents)`` as
+        `Mapper.map_batch` does, or None. One input only.
+        """
+        raise NotImplementedError
+
+    def end_epoch(self, key: Any, state: KeyState) -> Any:
+        """The rows that leave for a key when the epoch is over."""
+        raise NotImplementedError
+
+    def end_input(self, key: Any, state: KeyState) -> Any:
+        """The rows that leave for each key with state when the input is over, in an epoch of their own."""
+        raise NotImplementedError
+
+
+def overrides(code: UserCode, method: str) -> bool:
+    """Whether the user wrote this method."""
+    for base in (Mapper, Reducer, Operator, UserCode):
+        if hasattr(base, method) and isinstance(code, base):
+            return getattr(type(code), method) is not getattr(base, method)
+    return hasattr(code, method)

@@ -1,0 +1,153 @@
+"""Key rows to dense group ids, column-wise and incrementally."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streammine.operators.kernels.columns import (
+    byte_ranges,
+    bytes_to_array,
+    canonical_words,
+    is_bytes_type,
+    validity_mask,
+    word_count,
+    words_to_array,
+)
+from streammine.operators.kernels.string_table import StringTable
+from streammine.operators.kernels.word_table import WordTable
+
+_MAXIMUM_COLUMNS = 63
+
+
+class GroupIndex:
+    """Maps key rows to group ids 0, 1, 2, ... in order of first appearance.
+
+    Two rows are the same group if every column agrees, where a null equals a null, -0.0 equals
+    0.0 and every NaN equals every NaN. Ids depend on the order of the rows only, not on how
+    they are cut into batches.
+
+    A string column alone is its table's ids. Otherwise string columns are first coded by tables
+    of their own and all columns form one row of words. The word that tells which columns are
+    null is added to the rows when the first null comes, so columns without nulls do not pay.
+    """
+
+    def __init__(self, key_types: Sequence[pa.DataType]) -> None:
+        """`key_types`: the types of the key columns, 1 to 63. Raises TypeError, ValueError."""
+        if not 1 <= len(key_types) <= _MAXIMUM_COLUMNS:
+            raise ValueError(f"{len(key_types)} key columns; use 1 to {_MAXIMUM_COLUMNS}")
+        self._types = list(key_types)
+        self._strings = [StringTable() if is_bytes_type(t) else None for t in key_types]
+        self._word_counts = [1 if is_bytes_type(t) else word_count(t) for t in key_types]
+        self._only_strings = self._strings[0] if len(key_types) == 1 else None
+        self._rows: WordTable | None = None
+        if self._only_strings is None:
+            self._rows = WordTable(sum(self._word_counts))
+        self._has_null_word = False
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        if self._rows is None:
+            assert self._only_strings is not None
+            return self._only_strings.size
+        return self._rows.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the tables."""
+        total = sum(table.nbytes for table in self._strings if table is not None)
+        return total + (self._rows.nbytes if self._rows is not None else 0)
+
+    def ids(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+        """Return int64[n], the group of each row; a new key row gets the next id.
+
+        Raises TypeError or ValueError if the columns do not fit the key types, OverflowError
+        beyond 2^31 - 2 groups.
+        """
+        return self._find(columns, insert=True)
+
+    def lookup(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+        """Return int64[n], the group of each row or -1 where the key row is unknown."""
+        return self._find(columns, insert=False)
+
+    def keys(self) -> list[pa.Array]:
+        """Return the key columns of all groups in id order, in the original types."""
+        if self._rows is None:
+            assert self._only_strings is not None
+            return [bytes_to_array(*self._only_strings.contents(), self._types[0])]
+        rows = self._rows.keys()
+        arrays = []
+        first = 0
+        for number, key_type in enumerate(self._types):
+            words = rows[:, first : first + self._word_counts[number]]
+            first += self._word_counts[number]
+            table = self._strings[number]
+            if table is not None:
+                values = bytes_to_array(*table.contents(), key_type)
+                arrays.append(values.take(pa.array(words[:, 0])))
+                continue
+            validity = np.empty(0, dtype=np.bool_)
+            if self._has_null_word:
+                validity = (rows[:, -1] >> number) & 1 == 0
+            arrays.append(words_to_array(words, validity, key_type))
+        return arrays
+
+    def _find(self, columns: Sequence[pa.Array], insert: bool) -> npt.NDArray[np.int64]:
+        self._check(columns)
+        if self._rows is None:
+            assert self._only_strings is not None
+            return self._only_strings.ids(
+                *byte_ranges(columns[0]), validity_mask(columns[0]), insert
+            )
+        return self._rows.ids(self._words(columns, insert, self._rows), insert)
+
+    def _check(self, columns: Sequence[pa.Array]) -> None:
+        if len(columns) != len(self._types):
+            raise ValueError(f"{len(columns)} key columns given, {len(self._types)} declared")
+        for number, (column, key_type) in enumerate(zip(columns, self._types, strict=True)):
+            if column.type != key_type:
+                raise TypeError(
+                    f"key column {number} has type {column.type}, declared was {key_type}"
+                )
+            if len(column) != len(columns[0]):
+                raise ValueError(
+                    f"key column {number} has {len(column)} rows, column 0 has {len(columns[0])}"
+                )
+
+    def _words(
+        self, columns: Sequence[pa.Array], insert: bool, rows: WordTable
+    ) -> npt.NDArray[np.int64]:
+        """Return int64[width, n], one row of words per key row, null word last if there is one."""
+        fixed_nulls = any(
+            column.null_count
+            for column, table in zip(columns, self._strings, strict=True)
+            if table is None
+        )
+        if fixed_nulls and not self._has_null_word:
+            rows.widen()
+            self._has_null_word = True
+        if rows.width == 1:
+            return self._column_words(columns[0], 0, insert)
+        words = np.empty((rows.width, len(columns[0])), dtype=np.int64)
+        if self._has_null_word:
+            words[-1] = 0
+        first = 0
+        for number, column in enumerate(columns):
+            count = self._word_counts[number]
+            target = words[first : first + count]
+            target[:] = self._column_words(column, number, insert)
+            first += count
+            if self._strings[number] is None and column.null_count:
+                missing = ~validity_mask(column)
+                target[:, missing] = 0
+                words[-1] |= missing.astype(np.int64) << number
+        return words
+
+    def _column_words(self, column: pa.Array, number: int, insert: bool) -> npt.NDArray[np.int64]:
+        table = self._strings[number]
+        if table is None:
+            return canonical_words(column)
+        codes = table.ids(*byte_ranges(column), validity_mask(column), insert)
+        return codes.reshape(1, -1)

@@ -1,0 +1,221 @@
+"""Sink slices: rows in, files out, and word of them to the committer.
+
+A slice keeps the rows of a *group* of epochs, those with equal ``epoch // every``, and writes
+them as a file when the group is over, or earlier when they outgrow memory. A file means nothing
+until a manifest names it (see `streammine.model.manifest`), so a slice may write as often as it
+is restarted.
+
+To the committer go two kinds of records. For each epoch that has rows, one without a name leaves
+at once and says how many; for each file, one that says how many of which epochs it holds. Where
+epoch numbers have gaps a slice may learn only in a later epoch that a group is over. The first
+kind tells the committer to wait for the file then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streammine.model.canonical import canonical_order
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
+from streammine.model.manifest import checksum
+from streammine.operators.file_formats import SUFFIXES, encode_file, require_writable
+
+FILE_RECORD = pa.schema(
+    [
+        pa.field("slice", pa.int32(), nullable=False),
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("name", pa.string()),
+        pa.field("epochs", pa.list_(pa.int64()), nullable=False),
+        pa.field("rows", pa.list_(pa.int64()), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("checksum", pa.string(), nullable=False),
+    ]
+)
+"""What sink slices tell the committer: `number` counts a slice's files; see `SinkOperator`."""
+
+FILE_BYTES = 256 << 20
+"""Rows in memory, in bytes, above which a file is written in the middle of a group."""
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """What all slices of a sink share.
+
+    `columns` are the visible columns that are written. `order` names, for an ordered sink, the
+    columns (hidden or visible) that order the rows of an epoch; without it they are written as
+    they come. `every` is the number of epochs in a group; `run` the number of this run in the
+    sink's folder.
+    """
+
+    name: str
+    format: str
+    columns: pa.Schema
+    run: int
+    every: int = 1
+    order: tuple[str, ...] = ()
+    file_bytes: int = FILE_BYTES
+
+
+class SinkAccumulator:
+    """The batches of an open epoch from one channel, as they came."""
+
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self._nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self.batches.append(batch)
+            self._nbytes += batch.nbytes
+
+    def merge(self, other: SinkAccumulator) -> None:
+        self.batches += other.batches
+        self._nbytes += other._nbytes
+
+
+class SinkOperator:
+    """One slice of a sink. Its output are FILE_RECORD batches for the committer.
+
+    Raises TopologyError if the format can't hold the columns, OutputError if the store fails.
+    """
+
+    def __init__(
+        self, settings: SinkSettings, store: Store, slice_index: int, generation: int
+    ) -> None:
+        assert settings.every > 0, "a group has at least one epoch"
+        require_writable(settings.name, settings.format, settings.columns)
+        self.name = settings.name
+        self.traits = Traits(commutative=True, mergeable=True)
+        self.output = FILE_RECORD
+        self.output_order: tuple[str, ...] = ("slice", "number")
+        self.keys: tuple[tuple[str, ...], ...] = ((),)
+        self.needs: tuple[frozenset[str] | None, ...] = (None,)
+        self.partial_schema: pa.Schema | None = None
+        self.partial_keys: tuple[str, ...] = ()
+        self.rows_written = 0
+        self.bytes_written = 0
+        self._settings = settings
+        self._store = store
+        self._slice = slice_index
+        self._generation = generation
+        self._files = 0
+        self._group: int | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._epochs: list[int] = []
+        self._rows: list[int] = []
+        self._nbytes = 0
+
+    def prepare(self) -> None:
+        """Nothing to load."""
+
+    def combiner(self) -> Combiner:
+        raise AssertionError("a sink has no combiner")
+
+    def accumulator(self, port: int) -> SinkAccumulator:
+        assert port == 0, "a sink has one port"
+        return SinkAccumulator()
+
+    def close(
+        self, epoch: EpochClose, accumulators: Sequence[Accumulator]
+    ) -> Sequence[pa.RecordBatch]:
+        """Take an epoch's rows; write a file if a group is over by it."""
+        group = epoch.epoch // self._settings.every
+        records = [] if self._group == group else self._write()
+        self._group = group
+        (rows,) = accumulators
+        assert isinstance(rows, SinkAccumulator)
+        if rows.batches:
+            records.append(self._take(epoch.epoch, rows))
+            if self._nbytes >= self._settings.file_bytes:
+                records += self._write()
+        if (epoch.epoch + 1) % self._settings.every == 0:
+            records += self._write()
+        return _batches(records)
+
+    def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
+        """The input is over: the open group is written."""
+        return _batches(self._write())
+
+    @property
+    def state_nbytes(self) -> int:
+        return self._nbytes
+
+    def _take(self, epoch: int, rows: SinkAccumulator) -> dict[str, object]:
+        batches = rows.batches
+        if self._settings.order:
+            table = pa.Table.from_batches(batches)
+            order = canonical_order(table, self._settings.order)
+            batches = table.take(pa.array(order)).combine_chunks().to_batches()
+        names = self._settings.columns.names
+        if batches[0].schema.names != names:
+            batches = [batch.select(names) for batch in batches]
+        count = sum(batch.num_rows for batch in batches)
+        self._batches += batches
+        self._epochs.append(epoch)
+        self._rows.append(count)
+        self._nbytes += rows.nbytes
+        return self._record(None, [epoch], [count], 0, "")
+
+    def _write(self) -> list[dict[str, object]]:
+        """Write what is in memory: one file, or several of about `file_bytes` each."""
+        if not self._batches:
+            return []
+        table = pa.Table.from_batches(self._batches).cast(self._settings.columns)
+        pieces = max(1, -(-self._nbytes // self._settings.file_bytes))
+        length = -(-table.num_rows // pieces)
+        records = []
+        for start in range(0, table.num_rows, length):
+            epochs, rows = self._counts(start, min(start + length, table.num_rows))
+            records.append(self._write_file(table.slice(start, length), epochs, rows))
+        self._batches, self._epochs, self._rows, self._nbytes = [], [], [], 0
+        return records
+
+    def _counts(self, start: int, end: int) -> tuple[list[int], list[int]]:
+        """Epochs, and rows of each, among the rows [start, end) in memory."""
+        epochs, rows, first = [], [], 0
+        for epoch, count in zip(self._epochs, self._rows, strict=True):
+            inside = min(end, first + count) - max(start, first)
+            if inside > 0:
+                epochs.append(epoch)
+                rows.append(inside)
+            first += count
+        return epochs, rows
+
+    def _write_file(self, table: pa.Table, epochs: list[int], rows: list[int]) -> dict[str, object]:
+        settings = self._settings
+        data = encode_file(settings.format, table)
+        # The epoch comes before the slice, so that a listing is in the order of time.
+        name = (
+            f"part-r{settings.run:06}-e{epochs[0]:010}-s{self._slice:03}"
+            f"-g{self._generation:03}-{self._files:06}.{SUFFIXES[settings.format]}"
+        )
+        self._store.put(name, data)
+        self.rows_written += table.num_rows
+        self.bytes_written += data.size
+        record = self._record(name, epochs, rows, data.size, checksum(data))
+        self._files += 1
+        return record
+
+    def _record(
+        self, name: str | None, epochs: list[int], rows: list[int], size: int, check: str
+    ) -> dict[str, object]:
+        return {
+            "slice": self._slice,
+            "number": self._files,
+            "name": name,
+            "epochs": epochs,
+            "rows": rows,
+            "bytes": size,
+            "checksum": check,
+        }
+
+
+def _batches(records: list[dict[str, object]]) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pylist(records, schema=FILE_RECORD)] if records else []

@@ -1,0 +1,1 @@
+"""PySpark jobs. Only this package loads PySpark; it is run in processes of its own."""

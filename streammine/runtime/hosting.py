@@ -1,0 +1,145 @@
+"""What a node hosts of a job: its compiled topology, the processors of its slices, and their clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from streammine.assembly import CompiledJob, Environment
+from streammine.engine.processor import Processor, SourceProcessor
+from streammine.engine.slice import SliceMachine
+from streammine.engine.stimuli import CloseEpoch, Finish, Work, WorkResult
+from streammine.model.errors import ProtocolError, UserCodeError
+from streammine.model.ids import SliceId
+from streammine.model.job import JobSpec
+from streammine.model.topology import Topology
+from streammine.runtime.signed_code import value_loader
+from streammine.runtime.sources import open_reader, schema_of
+from streammine.runtime.spill import FileSpill
+from streammine.runtime.stores import open_store
+
+
+@dataclass
+class HostedSlice:
+    """A slice's processor and what its shell measures of it."""
+
+    processor: Processor
+    rank: int
+    busy_seconds: float = 0.0
+    first_read_at: float | None = None
+    last_commit_at: float | None = None
+
+    def counters(self) -> dict[str, float]:
+        """Counters as they travel in heartbeats; times are seconds of the system clock."""
+        counted = self.processor.counters
+        values: dict[str, float] = {
+            "rows_in": counted.rows_in,
+            "rows_out": counted.rows_out,
+            "rows_dead": counted.rows_dead,
+            "batches_in": counted.batches_in,
+            "epochs": counted.epochs,
+            "state_bytes": counted.state_bytes,
+            "waiting_bytes": counted.waiting_bytes,
+            "spilled_bytes": counted.spilled_bytes,
+            "busy_seconds": self.busy_seconds,
+            **counted.extra,
+        }
+        for name, stage in self.processor.edges.stage_counters().items():
+            values[f"stage:{name}:rows_in"] = stage.rows_in
+            values[f"stage:{name}:rows_out"] = stage.rows_out
+        if self.first_read_at is not None:
+            values["first_read_at"] = self.first_read_at
+        if self.last_commit_at is not None:
+            values["last_commit_at"] = self.last_commit_at
+        return values
+
+
+@dataclass
+class HostedJob:
+    """One job on this node. Built and used on worker threads; the dictionaries only ever grow."""
+
+    number: int
+    spec: JobSpec
+    folder: Path
+    sign_check: Callable[[bytes, bytes], bool] | None
+    compiled: CompiledJob | None = None
+    slices: dict[SliceId, HostedSlice] = field(default_factory=dict)
+    schemas: dict[int, pa.Schema] = field(default_factory=dict)
+    started_at: float = 0.0
+
+    def deploy(self, slices: tuple[tuple[SliceId, int], ...]) -> list[SliceMachine]:
+        """Build and prepare slices. Raises TopologyError, UserCodeError and the like."""
+        if self.compiled is None:
+            self.compiled = self._compile()
+        ranks = {vertex.name: -rank for rank, vertex in enumerate(self.spec.graph.vertices)}
+        machines = []
+        environment = self._environment()
+        for slice_id, generation in slices:
+            built = self.compiled.slice(self.number, slice_id, generation, environment)
+            built.processor.prepare()
+            self.slices[slice_id] = HostedSlice(built.processor, ranks[slice_id.vertex])
+            machines.append(built.machine)
+        for channel in self.spec.graph.channels:
+            if channel.target in self.slices and channel.number not in self.schemas:
+                edge = self.spec.graph.edges[channel.edge]
+                self.schemas[channel.number] = self.compiled.edge_schema(edge)
+        return machines
+
+    def _compile(self) -> CompiledJob:
+        topology = Topology.model_validate(self.spec.topology)
+        schemas = {source.name: schema_of(source) for source in self.spec.sources}
+        load_value = value_loader(self.spec.code, self.spec.code_signature, self.sign_check)
+        return CompiledJob(topology, schemas, self.spec.base, load_value, self.spec.graph)
+
+    def _environment(self) -> Environment:
+        assert self.compiled is not None
+        topology = self.compiled.topology
+        epoch = self.compiled.epoch
+        sources = {source.name: source for source in self.spec.sources}
+
+        def reader(name: str, index: int, columns: tuple[str, ...] | None):  # type: ignore[no-untyped-def]
+            settings = topology.sources[name]
+            return open_reader(sources[name], settings, epoch, index, settings.slices, columns)
+
+        return Environment(
+            open_reader=reader,
+            open_store=open_store,
+            targets=self.spec.targets,
+            open_spill=lambda: FileSpill(self.folder),
+        )
+
+    def decode(self, channel: int, body: pa.Buffer | None) -> pa.RecordBatch | None:
+        """A frame's body as a batch. Raises ProtocolError when it is none of the channel's schema."""
+        if body is None:
+            return None
+        try:
+            batch = pa.ipc.read_record_batch(body, self.schemas[channel])
+            batch.validate()
+        except (pa.ArrowInvalid, pa.ArrowIndexError, OSError, KeyError) as error:
+            raise ProtocolError(
+                f"channel {channel} of job {self.number}: a frame holds no batch: {error}"
+            ) from error
+        return batch
+
+    def perform(self, slice_id: SliceId, work: tuple[Work, ...]) -> WorkResult:
+        """Run a slice's work on the calling thread."""
+        hosted = self.slices[slice_id]
+        if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
+            hosted.first_read_at = time.time()
+        begin = time.perf_counter()
+        try:
+            return hosted.processor.perform(work, time.monotonic() - self.started_at)
+        except RecursionError as error:
+            raise UserCodeError(f"slice {slice_id}: {error}") from error
+        finally:
+            hosted.busy_seconds += time.perf_counter() - begin
+            if any(isinstance(item, (CloseEpoch, Finish)) for item in work):
+                hosted.last_commit_at = time.time()
+
+    def close(self) -> None:
+        for hosted in self.slices.values():
+            hosted.processor.close()

@@ -1,0 +1,319 @@
+"""The node process: sockets, coordinator, clock and worker threads around the pure `NodeMachine`.
+
+One thread runs the loop and owns sockets and machine. Workers and the coordinator's thread hand it what
+happened through one queue and wake it. Effects are performed in the order the machine gives them.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+
+from streammine.engine import node as machine
+from streammine.engine.node import NodeMachine, NodeStimulus
+from streammine.model import control
+from streammine.model.coordination import (
+    ConnectionChanged,
+    CoordinationEvent,
+    CoordinationService,
+    JobEnded,
+    JobSubmitted,
+    Member,
+    MembersChanged,
+    PlanPublished,
+)
+from streammine.model.errors import ClusterError, ProtocolError, StreammineError
+from streammine.model.frames import FrameHeader
+from streammine.model.ids import SliceId
+from streammine.model.job_codec import (
+    decode_plan,
+    decode_spec,
+    encode_outcome,
+    encode_plan,
+)
+from streammine.runtime.hosting import HostedJob
+from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
+from streammine.runtime.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 0.25
+DEPLOY_RANK = -(1 << 30)
+LONGEST_WAIT_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """How a node runs. `folder` is its private scratch folder; `threads` work for its slices."""
+
+    name: str
+    folder: Path
+    threads: int = 1
+    verify: Callable[[bytes, bytes], bool] | None = None
+
+
+class Node:
+    """One node. `run` returns when `stop` is called or the coordination service is lost."""
+
+    def __init__(self, settings: NodeSettings, transport: Transport) -> None:
+        self.settings = settings
+        self.transport = transport
+        self.machine = NodeMachine(settings.name)
+        self.workers = Workers(settings.threads, settings.name)
+        self.callers = Workers(1, f"{settings.name}-coordination")
+        self.jobs: dict[int, HostedJob] = {}
+        self.service: CoordinationService | None = None
+        self.lost: str | None = None
+        self._events: queue.SimpleQueue[Callable[[], NodeStimulus | None]] = queue.SimpleQueue()
+        self._timers: list[tuple[float, int, NodeStimulus]] = []
+        self._numbers = count()
+        self._next_heartbeat = 0.0
+        self._stopping = False
+        self._members: dict[str, Member] = {}
+        self._process = psutil.Process()
+        self._perform: dict[type, Callable[..., None]] = {
+            machine.Deploy: self._deploy,
+            machine.Undeploy: self._undeploy,
+            machine.Perform: self._work,
+            machine.TransmitFrame: self._transmit_frame,
+            machine.TransmitControl: self._transmit_control,
+            machine.WakeSlice: self._wake_slice,
+            machine.DeclarePlan: self._declare_plan,
+            machine.DeclareEnd: self._declare_end,
+            machine.SourcesStart: self._sources_start,
+        }
+
+    # --- from other threads ---------------------------------------------------------------------
+
+    def listen(self, event: CoordinationEvent) -> None:
+        """Takes the coordination service's events; safe from any thread."""
+        self._post(lambda: self._coordination(event))
+
+    def stop(self) -> None:
+        """Make `run` return; safe from any thread and from a signal handler."""
+        self._stopping = True
+        self.transport.wake()
+
+    def _post(self, event: Callable[[], NodeStimulus | None]) -> None:
+        self._events.put(event)
+        self.transport.wake()
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    def run(self, service: CoordinationService) -> None:
+        """Take part in the cluster until stopped. Raises ClusterError when membership is lost."""
+        self.service = service
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            self.workers.close()
+            self.callers.close()
+            for job in self.jobs.values():
+                job.close()
+        if self.lost is not None:
+            raise ClusterError(self.lost)
+
+    def _turn(self) -> None:
+        for received in self.transport.poll(self._wait_milliseconds()):
+            self._received(received)
+        for _ in range(self._events.qsize()):
+            stimulus = self._events.get_nowait()()
+            if stimulus is not None:
+                self._handle(stimulus)
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            self._handle(heappop(self._timers)[2])
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + HEARTBEAT_SECONDS
+            self._handle(machine.HeartbeatDue(self._load(), self._counters()))
+
+    def _wait_milliseconds(self) -> int:
+        if not self._events.empty():
+            return 0
+        due = self._next_heartbeat
+        if self._timers:
+            due = min(due, self._timers[0][0])
+        wait = max(0.0, due - time.monotonic())
+        return min(LONGEST_WAIT_MILLISECONDS, -int(-wait * 1000 // 1))
+
+    def _handle(self, stimulus: NodeStimulus) -> None:
+        for effect in self.machine.handle(stimulus):
+            self._perform[type(effect)](effect)
+
+    # --- what comes in --------------------------------------------------------------------------
+
+    def _received(self, received: DataReceived | ControlReceived | RequestReceived) -> None:
+        try:
+            match received:
+                case DataReceived(_, header, body):
+                    self._data(FrameHeader.decode(header), body)
+                case ControlReceived(sender, payload):
+                    self._handle(machine.ControlReceived(sender, control.decode(payload)))
+                case RequestReceived(token, payload):
+                    self.transport.reply(token, control.encode(self._answer(payload)))
+        except ProtocolError as error:
+            logger.warning("node %s drops what it can't read: %s", self.settings.name, error)
+
+    def _data(self, header: FrameHeader, body: pa.Buffer | None) -> None:
+        job = self.jobs.get(header.job)
+        if job is None:
+            return
+        batch = job.decode(header.channel, body)
+        nbytes = 0 if body is None else body.size
+        self._handle(machine.FrameReceived(header, batch, nbytes))
+
+    def _answer(self, payload: bytes) -> control.ControlMessage:
+        message = control.decode(payload)
+        match message:
+            case control.StatusRequest(job):
+                return control.StatusAnswer(self.machine.status(job))
+            case control.StopRequest():
+                self._handle(machine.ControlReceived(self.settings.name, message))
+                return control.StatusAnswer({})
+            case _:
+                return control.ErrorAnswer(f"a client may not send {type(message).__name__}")
+
+    def _coordination(self, event: CoordinationEvent) -> NodeStimulus | None:
+        match event:
+            case MembersChanged(members):
+                return self._members_changed(members)
+            case JobSubmitted(number, blob):
+                spec = decode_spec(blob)
+                self.jobs[number] = HostedJob(
+                    number, spec, self.settings.folder, self.settings.verify
+                )
+                return machine.JobSeen(number, spec.graph, spec.nodes)
+            case PlanPublished(_, _, blob):
+                return machine.PlanSeen(decode_plan(blob))
+            case JobEnded(job, _):
+                return machine.JobEndSeen(job)
+            case ConnectionChanged(state):
+                if state == "lost":
+                    self.lost = (
+                        f"node {self.settings.name} lost its session with ZooKeeper; "
+                        "start it again to rejoin"
+                    )
+                    self._stopping = True
+                return None
+
+    def _members_changed(self, members: tuple[Member, ...]) -> NodeStimulus:
+        now = {member.name: member for member in members}
+        for name in self._members.keys() - now.keys():
+            self.transport.disconnect(name)
+        for member in members:
+            self.transport.connect(member)
+        self._members = now
+        return machine.MembersSeen(tuple(member.name for member in members))
+
+    # --- effects --------------------------------------------------------------------------------
+
+    def _deploy(self, effect: machine.Deploy) -> None:
+        job = self.jobs[effect.job]
+
+        def task() -> None:
+            try:
+                machines = job.deploy(effect.slices)
+                done = machine.Deployed(effect.job, effect.version, tuple(machines))
+            except Exception as error:
+                failure = self._failure(error)
+                done = machine.Deployed(effect.job, effect.version, (), failure)
+            self._post(lambda: done)
+
+        self.workers.submit(DEPLOY_RANK, task)
+
+    def _undeploy(self, effect: machine.Undeploy) -> None:
+        job = self.jobs.pop(effect.job, None)
+        if job is not None:
+            self.workers.submit(DEPLOY_RANK, job.close)
+
+    def _work(self, effect: machine.Perform) -> None:
+        job = self.jobs[effect.job]
+
+        def task() -> None:
+            try:
+                result = job.perform(effect.slice, effect.work)
+                counters = job.slices[effect.slice].counters()
+                done = machine.WorkFinished(effect.job, effect.slice, result, None, counters)
+            except Exception as error:
+                failure = self._failure(error)
+                done = machine.WorkFinished(effect.job, effect.slice, None, failure)
+            self._post(lambda: done)
+
+        self.workers.submit(job.slices[effect.slice].rank, task)
+
+    def _failure(self, error: Exception) -> str:
+        """An error's text for the user; our own bugs come with their traceback."""
+        if isinstance(error, StreammineError):
+            return str(error)
+        where = "".join(traceback.format_exception(error))
+        return f"internal error on node {self.settings.name}: {error!r}\n{where}"
+
+    def _transmit_frame(self, effect: machine.TransmitFrame) -> None:
+        body = effect.frame.body
+        data = body.serialize() if isinstance(body, pa.RecordBatch) else None
+        self.transport.send_data(effect.node, effect.frame.header.encode(), data)
+
+    def _transmit_control(self, effect: machine.TransmitControl) -> None:
+        self.transport.send_control(effect.node, control.encode(effect.message))
+
+    def _wake_slice(self, effect: machine.WakeSlice) -> None:
+        due = time.monotonic() + effect.seconds
+        woken = machine.SliceWoken(effect.job, effect.slice)
+        heappush(self._timers, (due, next(self._numbers), woken))
+
+    def _sources_start(self, effect: machine.SourcesStart) -> None:
+        self.jobs[effect.job].started_at = time.monotonic()
+
+    def _declare_plan(self, effect: machine.DeclarePlan) -> None:
+        plan = effect.plan
+        self._coordinate(
+            lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan))
+        )
+
+    def _declare_end(self, effect: machine.DeclareEnd) -> None:
+        self._coordinate(
+            lambda service: service.end_job(effect.job, encode_outcome(effect.outcome))
+        )
+
+    def _coordinate(self, call: Callable[[CoordinationService], object]) -> None:
+        """Talk to the coordination service off the loop; what came of it arrives as its events."""
+        service = self.service
+        assert service is not None
+
+        def task() -> None:
+            try:
+                call(service)
+            except StreammineError as error:
+                logger.warning("node %s: %s", self.settings.name, error)
+
+        self.callers.submit(0, task)
+
+    # --- what the shell measures ----------------------------------------------------------------
+
+    def _load(self) -> dict[str, float]:
+        memory = self._process.memory_info()
+        times = self._process.cpu_times()
+        return {
+            "cpu_seconds": times.user + times.system,
+            "memory_bytes": float(memory.rss),
+            "queued_tasks": float(len(self.workers)),
+            "clock": time.time(),
+        }
+
+    def _counters(self) -> dict[tuple[int, SliceId], dict[str, float]]:
+        return {
+            (number, slice_id): hosted.counters()
+            for number, job in self.jobs.items()
+            for slice_id, hosted in list(job.slices.items())
+        }

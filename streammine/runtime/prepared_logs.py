@@ -1,0 +1,212 @@
+"""Epoch logs for raw sources: reused while nothing changed, else prepared in a process of its own.
+
+Logs lie in `.streammine/logs/<source>-<fingerprint>` beside the topology, or in the user's cache
+folder where that can't be written. The fingerprint covers names, sizes and times of the raw files
+and all settings that shape the log, so another topology or another input never meets the wrong log.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from pydantic import TypeAdapter, ValidationError
+
+from streammine.model.epoch_log import DEAD_LETTERS_NAME, EPOCHS_NAME, MANIFEST_NAME, Manifest
+from streammine.model.errors import ClusterError, InputError, OutputError, StreammineError
+from streammine.model.preparation import (
+    PrepareFailure,
+    PrepareProgress,
+    PrepareReport,
+    PrepareRequest,
+)
+from streammine.runtime.java import find_java
+
+ProgressListener = Callable[[PrepareProgress], None]
+
+_STOP_SECONDS = 5.0
+_STDERR_LINES = 5
+_FINGERPRINT_DIGITS = 16
+_Message = PrepareReport | PrepareFailure | PrepareProgress
+_MESSAGES: TypeAdapter[_Message] = TypeAdapter(_Message)
+
+
+def ensure_log(
+    name: str, request: PrepareRequest, folder: Path, listener: ProgressListener | None = None
+) -> Path:
+    """The folder of the epoch log that `request` describes, made now unless it is there already.
+
+    `name` is the source's, `folder` the topology's. Raises InputError (a raw file can't be read),
+    OutputError (no room or no permission for the log) and ClusterError (Java or Spark fail).
+    """
+    logs = _logs_folder(folder)
+    stem = re.sub(r"[^\w.-]", "_", name)
+    log = logs / f"{stem}-{request.fingerprint[:_FINGERPRINT_DIGITS]}"
+    with _locked(logs / f"{log.name}.lock"):
+        if not is_current(log, request):
+            _prepare_at(log, request, listener)
+    return log
+
+
+def is_current(log: Path, request: PrepareRequest) -> bool:
+    """Whether `log` is whole and holds what `request` asks for."""
+    try:
+        manifest = Manifest.decode((log / MANIFEST_NAME).read_bytes(), str(log))
+        sizes = {
+            segment.name: segment.bytes
+            for partition in manifest.partitions
+            for segment in partition.segments
+        }
+        whole = all((log / each).stat().st_size == size for each, size in sizes.items())
+    except (OSError, InputError):
+        return False
+    beside = all((log / each).is_file() for each in (DEAD_LETTERS_NAME, EPOCHS_NAME))
+    return whole and beside and manifest.fingerprint == request.fingerprint
+
+
+def run_prepare(request: PrepareRequest, listener: ProgressListener | None = None) -> PrepareReport:
+    """Run the Spark job for `request` (its `output` says where to) and wait for it.
+
+    When this call is interrupted, all processes of the job are ended first. Raises as `ensure_log`.
+    """
+    java = find_java()
+    with tempfile.TemporaryDirectory(prefix="streammine-prepare-") as scratch:
+        request_file = Path(scratch, "request.json")
+        request_file.write_text(request.model_dump_json())
+        errors_file = Path(scratch, "stderr")
+        with errors_file.open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "streammine.pipeline.prepare", str(request_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=_environment(scratch, java),
+                start_new_session=True,
+            )
+        try:
+            outcome = _outcome(process, listener)
+        finally:
+            _end(process)
+        if outcome is None:
+            lines = errors_file.read_text(errors="replace").strip().splitlines()[-_STDERR_LINES:]
+            raise ClusterError(
+                f"prepare stopped with exit code {process.returncode}: {' | '.join(lines)}"
+            )
+    if isinstance(outcome, PrepareFailure):
+        raise _error_of(outcome)
+    return outcome
+
+
+def _logs_folder(folder: Path) -> Path:
+    """Where logs go: beside the topology, else in the user's cache folder. Raises OutputError."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    places = (folder / ".streammine" / "logs", Path(cache, "streammine", "logs"))
+    for place in places:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(place, os.W_OK | os.X_OK):
+            return place.absolute()
+    raise OutputError(
+        f"there is no folder for epoch logs: neither {places[0]} nor {places[1]} can be written"
+    )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Only one process at a time makes a log; the next one finds it ready."""
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise OutputError(f"{path} can't be written: {error.strerror}") from None
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _prepare_at(log: Path, request: PrepareRequest, listener: ProgressListener | None) -> None:
+    done = False
+    try:
+        run_prepare(request.model_copy(update={"output": str(log)}), listener)
+        done = True
+    finally:
+        if not done:
+            shutil.rmtree(log, ignore_errors=True)
+
+
+def _environment(scratch: str, java: Path) -> dict[str, str]:
+    """This process's, with this package and Java found and temporary files where they will go."""
+    package = str(Path(__file__).parents[2])
+    paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "JAVA_HOME": str(java.resolve().parents[1]),
+        "TMPDIR": scratch,
+    }
+
+
+def _outcome(
+    process: subprocess.Popen[str], listener: ProgressListener | None
+) -> PrepareReport | PrepareFailure | None:
+    """Follow the job's output to its end; None when it ended without a word."""
+    outcome: PrepareReport | PrepareFailure | None = None
+    assert process.stdout is not None
+    for line in process.stdout:
+        try:
+            message = _MESSAGES.validate_json(line)
+        except ValidationError:
+            # Java and libraries may print to standard output, too.
+            continue
+        if not isinstance(message, PrepareProgress):
+            outcome = message
+        elif listener is not None:
+            listener(message)
+    process.wait()
+    return outcome
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the job with all that it started: Spark's Python workers leave the process group."""
+    if process.poll() is None:
+        try:
+            family = psutil.Process(process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            family = []
+        os.killpg(process.pid, signal.SIGTERM)
+        _, alive = psutil.wait_procs([psutil.Process(process.pid), *family], _STOP_SECONDS)
+        for each in alive:
+            with _gone_is_fine():
+                each.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except psutil.NoSuchProcess:
+        return
+
+
+def _error_of(failure: PrepareFailure) -> StreammineError:
+    kinds: dict[str, type[StreammineError]] = {
+        "input": InputError,
+        "output": OutputError,
+        "cluster": ClusterError,
+    }
+    return kinds[failure.kind](failure.error)

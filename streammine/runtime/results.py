@@ -1,0 +1,56 @@
+"""What a run came to: its figures, and the digest of what it committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streammine.engine.planner import COMMITTER_SUFFIX, DEAD_LETTERS
+from streammine.model.job import JobOutcome
+from streammine.runtime.output import CommittedOutput, output_digest
+from streammine.runtime.stores import open_store
+from streammine.runtime.submission import Submission
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`seconds`: from before a source opened its input to the last sink commit. `wall_seconds`: the
+    whole command."""
+
+    events_in: int
+    events_out: int
+    events_dead: int
+    seconds: float
+    wall_seconds: float
+    epochs: int
+    output_digest: str
+
+
+def summarize(submission: Submission, outcome: JobOutcome, wall_seconds: float) -> Summary:
+    counters = outcome.counters
+    kinds = {vertex.name: vertex.kind for vertex in submission.spec.graph.vertices}
+    sinks = [name for name, kind in kinds.items() if kind == "sink" and name != DEAD_LETTERS]
+    stores = {name: open_store(submission.spec.targets[name].location) for name in sinks}
+    outputs = {name: CommittedOutput(store) for name, store in stores.items()}
+    began = [each["first_read_at"] for each in counters.values() if "first_read_at" in each]
+    committed = [
+        each["last_commit_at"]
+        for name, each in counters.items()
+        if name.partition("/")[0].endswith(COMMITTER_SUFFIX) and "last_commit_at" in each
+    ]
+    seconds = max(committed) - min(began) if began and committed else 0.0
+    epochs = {epoch for output in outputs.values() for epoch in output.epoch_numbers()}
+    read = sum(
+        each["rows_in"]
+        for name, each in counters.items()
+        if kinds[name.partition("/")[0]] == "source"
+    )
+    dead = sum(each["rows_dead"] for each in counters.values())
+    return Summary(
+        events_in=int(read),
+        events_out=sum(output.rows for output in outputs.values()),
+        events_dead=int(dead),
+        seconds=round(seconds, 6),
+        wall_seconds=round(wall_seconds, 3),
+        epochs=len(epochs),
+        output_digest=output_digest(stores),
+    )

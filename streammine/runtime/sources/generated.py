@@ -1,0 +1,94 @@
+"""Generated rows: slices share them in blocks of fixed length, each made on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from streammine.model.epochs import EpochDefinition
+from streammine.model.errors import UserCodeError
+from streammine.operators.generators import Generator
+from streammine.runtime.sources.runs import RowRun
+from streammine.runtime.sources.usable import FileClock, UsableRows
+
+BLOCK_ROWS = 65_536
+
+
+class GeneratedRuns:
+    """Blocks `slice_index`, `slice_index + slices`, … of a generator's rows, all in file 0.
+
+    For time epochs the times must not descend from block to block of one reader by more than 0;
+    rows that do, within a reader, are late. So only generators whose times never descend may have
+    several.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        generator: Generator,
+        seed: int,
+        total_rows: int,
+        definition: EpochDefinition,
+        columns: Sequence[str] | None,
+        slice_index: int = 0,
+        slices: int = 1,
+    ) -> None:
+        self._name = name
+        self._generator = generator
+        self._schema = generator.schema
+        self._seed = seed
+        self._rows = total_rows
+        self._definition = definition
+        self._columns = None if columns is None else list(columns)
+        self._next = slice_index * BLOCK_ROWS
+        self._stride = slices * BLOCK_ROWS
+        self._clock = FileClock(definition, 0) if definition.kind == "time" else None
+        self._usable = UsableRows(name, self._clock, None)
+
+    @property
+    def total_rows(self) -> int | None:
+        return self._rows
+
+    def next_run(self) -> RowRun | None:
+        first = self._next
+        if first >= self._rows:
+            return None
+        self._next += self._stride
+        batch = self._made(first, min(BLOCK_ROWS, self._rows - first))
+        if self._columns is not None:
+            batch = batch.select(self._columns)
+        batch, rows, times, dead = self._usable.sort_out(batch, first, None, None)
+        bound = self._definition.lowest_open(self._next)
+        return RowRun(
+            batch,
+            bound if self._clock is None else self._clock.open_epoch,
+            dead,
+            row=first,
+            number=first,
+            rows=rows,
+            numbers=rows,
+            times=times,
+        )
+
+    def _made(self, first: int, count: int) -> pa.RecordBatch:
+        where = f"generator '{self._name}', rows {first:,} to {first + count - 1:,}"
+        try:
+            batch = self._generator.rows(first, count, self._seed)
+        except Exception as error:
+            raise UserCodeError(f"{where}: {type(error).__name__}: {error}") from error
+        if not isinstance(batch, pa.RecordBatch):
+            raise UserCodeError(f"{where}: gave {type(batch).__name__}, expected a RecordBatch")
+        if batch.num_rows != count or not batch.schema.equals(self._schema):
+            raise UserCodeError(
+                f"{where}: gave {batch.num_rows:,} rows of {_columns_text(batch.schema)}; "
+                f"expected {count:,} of {_columns_text(self._schema)}"
+            )
+        return batch
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def _columns_text(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

@@ -1,0 +1,122 @@
+"""Opening one slice's share of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from streammine.model.contracts import SourceReader
+from streammine.model.epochs import EpochDefinition
+from streammine.model.job import ResolvedSource
+from streammine.model.topology.sources import FilesSource, GeneratorSource
+from streammine.runtime.sources.delimited import ParsedFile
+from streammine.runtime.sources.epoch_reader import EpochReader
+from streammine.runtime.sources.generated import GeneratedRuns
+from streammine.runtime.sources.log import LogRuns
+from streammine.runtime.sources.merged import MergedFiles
+from streammine.runtime.sources.pace import Pace
+from streammine.runtime.sources.parquet import ParquetRuns, row_groups
+from streammine.runtime.sources.resolving import (
+    AnySource,
+    make_generator,
+    raw_format,
+    schema_of,
+)
+from streammine.runtime.sources.runs import EmptyRuns, RunReader
+from streammine.runtime.sources.several_files import ConcatenatedFiles, FileStream, ParallelFiles
+
+
+def open_reader(
+    resolved: ResolvedSource,
+    settings: AnySource,
+    epoch: EpochDefinition,
+    slice_index: int,
+    slices: int,
+    columns: Sequence[str] | None,
+) -> SourceReader:
+    """The reader of slice `slice_index` of `slices`.
+
+    `columns` names the visible columns that are handed out, in that order (None: all). A batch must
+    have a column to have rows, so of an empty selection the narrowest column is handed out. Where
+    the source can't be split, slice 0 reads it and the others are exhausted at once. Raises
+    InputError.
+    """
+    assert 0 <= slice_index < slices
+    schema = schema_of(resolved)
+    visible = _visible(schema, columns)
+    pace = None if settings.rate is None else Pace(settings.rate.events, settings.rate.seconds)
+    if not resolved.parallel:
+        if slice_index > 0:
+            return EpochReader(EmptyRuns(resolved.rows), epoch, None, pace)
+        slices = 1
+    if resolved.kind == "log":
+        assert resolved.log is not None
+        log = LogRuns(resolved.log, epoch, visible, slice_index, slices, pace is not None)
+        return EpochReader(log, epoch, None, pace)
+    wanted = set(visible)
+    if epoch.column is not None:
+        wanted.add(epoch.column)
+    if isinstance(settings, FilesSource) and settings.merge_by is not None:
+        wanted.add(settings.merge_by)
+    needed = [name for name in schema.names if name in wanted]
+    runs: RunReader
+    if isinstance(settings, GeneratorSource):
+        generator = make_generator(settings, resolved.details["base"])
+        name, seed, rows = settings.generator, settings.seed, settings.rows
+        runs = GeneratedRuns(name, generator, seed, rows, epoch, needed, slice_index, slices)
+    else:
+        assert isinstance(settings, FilesSource)
+        runs = _file_runs(resolved, settings, epoch, slice_index, slices, schema, needed)
+    return EpochReader(runs, epoch, visible, pace)
+
+
+def _visible(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        return list(schema.names)
+    if columns:
+        return list(columns)
+    return [min(schema, key=_width_bits).name]
+
+
+def _width_bits(field: pa.Field) -> int:
+    try:
+        return int(field.type.bit_width)
+    except ValueError:
+        return 2**31
+
+
+def _file_runs(
+    resolved: ResolvedSource,
+    settings: FilesSource,
+    epoch: EpochDefinition,
+    slice_index: int,
+    slices: int,
+    schema: pa.Schema,
+    columns: list[str],
+) -> RunReader:
+    files = list(enumerate(resolved.files))
+    lateness = settings.lateness.microseconds
+    # Time epochs do not depend on the order of the files: side by side is as good as interleaved.
+    merge_by = settings.merge_by if epoch.kind == "count" else None
+    streams: list[FileStream]
+    if settings.resolved_format == "parquet":
+        groups = row_groups(files, epoch, schema)
+        if merge_by is None:
+            mine = groups[slice_index::slices]
+            return ParquetRuns(mine, schema, columns, epoch, lateness, total_rows=resolved.rows)
+        by_file = ([group for group in groups if group.file == number] for number, _ in files)
+        streams = [
+            ParquetRuns(each, schema, columns, epoch, 0, merge_by) for each in by_file if each
+        ]
+    else:
+        written = raw_format(settings)
+        streams = [
+            ParsedFile(path, number, written, schema, columns, epoch, lateness, merge_by)
+            for number, path in files[slice_index::slices]
+        ]
+    if merge_by is not None:
+        return MergedFiles(streams, epoch, merge_by, resolved.rows)
+    if epoch.kind == "count":
+        return ConcatenatedFiles(streams, epoch, resolved.rows)
+    return ParallelFiles(streams, epoch, slice_index, slices, resolved.rows)

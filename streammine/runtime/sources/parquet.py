@@ -1,0 +1,304 @@
+"""Parquet: slices share the row groups, whose row numbers and times the footers tell beforehand.
+
+Decoding goes in batches of the size that caches like, on one thread: the nodes share the cores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from streammine.model.contracts import DeadRows, IntArray
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.errors import InputError
+from streammine.model.formats.rejection import failing
+from streammine.model.source_order import usable_event_times
+from streammine.runtime.sources.files import open_random
+from streammine.runtime.sources.runs import RowRun
+from streammine.runtime.sources.usable import FileClock, UsableRows
+
+DECODED_ROWS = 65_536
+
+
+def open_parquet(path: str) -> pq.ParquetFile:
+    """Raises InputError naming the file when it is missing or no Parquet file."""
+    file = open_random(path)
+    try:
+        return pq.ParquetFile(file, pre_buffer="://" in path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: can't be read as Parquet: {error}") from error
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group: where its rows stand in the file and the source, and what is known of its times.
+
+    For time epochs, in microseconds: `earliest` of its rows, and `latest_before` it in its file.
+    """
+
+    path: str
+    file: int
+    index: int
+    row: int
+    number: int
+    rows: int
+    earliest: int = BEGINNING
+    latest_before: int = BEGINNING
+
+
+def row_groups(
+    paths: Sequence[tuple[int, str]], definition: EpochDefinition, schema: pa.Schema
+) -> list[RowGroup]:
+    """The row groups of the files (number, path), in order; row numbers follow each other over
+    them.
+
+    Raises InputError when a footer can't be read.
+    """
+    groups: list[RowGroup] = []
+    number = 0
+    for file, path in paths:
+        with open_parquet(path) as parquet:
+            row = 0
+            latest = BEGINNING
+            for index in range(parquet.metadata.num_row_groups):
+                rows = parquet.metadata.row_group(index).num_rows
+                earliest, last = BEGINNING, BEGINNING
+                if definition.kind == "time":
+                    earliest, last = _times(parquet, path, index, definition, schema)
+                groups.append(
+                    RowGroup(path, file, index, row, number + row, rows, earliest, latest)
+                )
+                latest = max(latest, last)
+                row += rows
+            number += row
+    return groups
+
+
+def _times(
+    parquet: pq.ParquetFile, path: str, index: int, definition: EpochDefinition, schema: pa.Schema
+) -> tuple[int, int]:
+    """(earliest, latest) event time of a row group's usable rows.
+
+    The footer tells, unless values that do not fit the schema may make rows unusable.
+    """
+    assert definition.column is not None
+    doubtful = _doubtful_columns(parquet.schema_arrow, schema)
+    place = parquet.schema_arrow.get_field_index(definition.column)
+    statistics = parquet.metadata.row_group(index).column(place).statistics
+    if not doubtful and statistics is not None and statistics.has_min_max:
+        kind = schema.field(definition.column).type
+        ends = pa.array([statistics.min, statistics.max], type=kind)
+        times, usable = usable_event_times(ends, definition.unit)
+        if usable is None:
+            return int(times[0]), int(times[1])
+    names = [name for name in schema.names if name in doubtful or name == definition.column]
+    try:
+        table = parquet.read_row_group(index, names, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: row group {index} can't be read: {error}") from error
+    earliest, latest = INFINITY, BEGINNING
+    for batch in table.to_batches():
+        typed, _, _ = typed_rows(batch, pa.schema([schema.field(name) for name in names]))
+        times, usable = usable_event_times(typed.column(definition.column), definition.unit)
+        times = times if usable is None else times[usable]
+        if len(times):
+            earliest, latest = min(earliest, int(times.min())), max(latest, int(times.max()))
+    return earliest, latest
+
+
+class ParquetRuns:
+    """The rows of some row groups, in order. With the groups of one file it is a FileStream.
+
+    `columns` (None: all of the schema) are those of the runs.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[RowGroup],
+        schema: pa.Schema,
+        columns: Sequence[str] | None,
+        definition: EpochDefinition,
+        lateness_microseconds: int = 0,
+        merge_by: str | None = None,
+        total_rows: int | None = None,
+    ) -> None:
+        self._groups = list(groups)
+        self._schema = schema
+        self._columns = list(schema.names if columns is None else columns)
+        self._definition = definition
+        self._lateness_microseconds = lateness_microseconds
+        self._merge_by = merge_by
+        self._total_rows = total_rows
+        self._lowest_from = self._lowest_epochs()
+        self._at = -1
+        self._in_group = 0
+        self._path: str | None = None
+        self._file: pq.ParquetFile | None = None
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._stored = schema
+        self._usable: UsableRows | None = None
+        self.clock: FileClock | None = None
+        self.file = groups[0].file if groups else 0
+        self.rows_read = 0
+
+    @property
+    def total_rows(self) -> int | None:
+        return self._total_rows
+
+    def _clock_before(self, group: RowGroup) -> FileClock:
+        return FileClock(self._definition, self._lateness_microseconds, group.latest_before)
+
+    def _lowest_epochs(self) -> list[int]:
+        """For each group, the lowest epoch that rows of it and the later ones can have."""
+        lowest = [INFINITY]
+        for group in reversed(self._groups):
+            lowest.append(min(lowest[-1], self._lowest_epoch(group)))
+        return lowest[::-1]
+
+    def _lowest_epoch(self, group: RowGroup) -> int:
+        if self._definition.kind == "count":
+            return self._definition.lowest_open(group.number)
+        earliest = self._definition.lowest_open(group.earliest)
+        return max(earliest, self._clock_before(group).open_epoch)
+
+    def next_run(self) -> RowRun | None:
+        while True:
+            batch = self._next_batch()
+            if batch is not None:
+                return self._run(batch)
+            if self._at + 1 >= len(self._groups):
+                self.close()
+                return None
+            self._open(self._at + 1)
+
+    def _open(self, at: int) -> None:
+        group = self._groups[at]
+        self._at = at
+        self._in_group = 0
+        if self._path != group.path:
+            self.close()
+            self._path = group.path
+            self._file = open_parquet(group.path)
+        assert self._file is not None
+        self.clock = self._clock_before(group) if self._definition.kind == "time" else None
+        self._usable = UsableRows(group.path, self.clock, self._merge_by)
+        # Whether a row can be used must not depend on the columns that are asked for.
+        names = {*self._columns, *_doubtful_columns(self._file.schema_arrow, self._schema)}
+        self._stored = pa.schema([field for field in self._schema if field.name in names])
+        self._batches = self._file.iter_batches(
+            DECODED_ROWS, [group.index], self._stored.names, use_threads=False
+        )
+
+    def _next_batch(self) -> pa.RecordBatch | None:
+        try:
+            return next(self._batches, None)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(
+                f"{self._path}: can't be read on after {self.rows_read:,} rows: {error}"
+            ) from error
+
+    def _run(self, batch: pa.RecordBatch) -> RowRun:
+        group = self._groups[self._at]
+        first = self._in_group
+        self._in_group += batch.num_rows
+        self.rows_read += batch.num_rows
+        row = group.row + first
+        assert self._usable is not None
+        typed, keep, reasons = typed_rows(batch, self._stored)
+        dead = _dead(batch, row, group.path, reasons) if reasons else None
+        rows = None if keep is None else row + keep
+        batch = typed if self._stored.names == self._columns else typed.select(self._columns)
+        batch, rows, times, dead = self._usable.sort_out(batch, row, rows, dead)
+        offset = group.number - group.row
+        return RowRun(
+            batch,
+            self._open_epoch(group),
+            dead,
+            group.file,
+            row,
+            row + offset,
+            rows=rows,
+            numbers=None if rows is None else rows + offset,
+            times=times,
+        )
+
+    def _open_epoch(self, group: RowGroup) -> int:
+        later = self._lowest_from[self._at + 1]
+        if self._in_group == group.rows:
+            return later
+        if self.clock is None:
+            return self._definition.lowest_open(group.number + self._in_group)
+        earliest = self._definition.lowest_open(group.earliest)
+        return min(later, max(earliest, self.clock.open_epoch))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._path = None
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type without the ways in which it may be encoded."""
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind
+
+
+def _doubtful_columns(stored: pa.Schema, wanted: pa.Schema) -> frozenset[str]:
+    """Columns whose values may not fit their type in the schema."""
+    return frozenset(
+        field.name for field in wanted if plain_type(stored.field(field.name).type) != field.type
+    )
+
+
+def typed_rows(
+    batch: pa.RecordBatch, wanted: pa.Schema
+) -> tuple[pa.RecordBatch, IntArray | None, dict[int, str]]:
+    """(rows in the types of `wanted`, their indices or None for all, why the others have no such types).
+
+    The batch has the columns of `wanted`, in any order.
+    """
+    arrays = [batch.column(name) for name in wanted.names]
+    try:
+        return pa.RecordBatch.from_arrays(_cast(arrays, wanted), schema=wanted), None, {}
+    except pa.ArrowInvalid:
+        reasons: dict[int, str] = {}
+    for array, field in zip(arrays, wanted, strict=True):
+        refused = failing(array, partial(pc.cast, target_type=field.type))
+        for index in np.flatnonzero(refused).tolist():
+            what = f'column "{field.name}": "{array[index]}"'
+            reasons.setdefault(index, f"{what} is not a value of type {field.type}")
+    keep = np.setdiff1d(np.arange(batch.num_rows), np.array(sorted(reasons)))
+    good = [array.take(pa.array(keep)) for array in arrays]
+    return pa.RecordBatch.from_arrays(_cast(good, wanted), schema=wanted), keep, reasons
+
+
+def _cast(arrays: list[pa.Array], wanted: pa.Schema) -> list[pa.Array]:
+    return [
+        array if array.type == field.type else pc.cast(array, field.type)
+        for array, field in zip(arrays, wanted, strict=True)
+    ]
+
+
+def _dead(batch: pa.RecordBatch, row: int, path: str, reasons: dict[int, str]) -> DeadRows:
+    indices = sorted(reasons)
+    texts = batch.take(pa.array(indices, pa.int64())).to_pylist()
+    return DeadRows(
+        reasons=tuple(reasons[index] for index in indices),
+        rows=tuple(json.dumps(text, default=str, ensure_ascii=False) for text in texts),
+        files=(path,) * len(indices),
+        numbers=tuple(row + index for index in indices),
+    )

@@ -1,0 +1,153 @@
+"""Rows of one file that can be used, and those that come too late or lack what orders them.
+
+Lateness is judged per file, in the order of its rows: a row is late when its epoch lies wholly more
+than `lateness` behind the latest time before it, because by then that epoch may be closed. So it
+depends neither on slices nor on batches, nor on the other files.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streammine.model.contracts import DeadRows, IntArray
+from streammine.model.epochs import BEGINNING, EpochDefinition
+from streammine.model.formats.rejection import TEXT_LIMIT_CHARACTERS
+from streammine.model.source_order import merge_keys, running_maximum, usable_event_times
+
+
+class FileClock:
+    """The event time that a file has reached. `latest` is its highest usable time so far."""
+
+    def __init__(
+        self, epoch: EpochDefinition, lateness_microseconds: int, latest: int = BEGINNING
+    ) -> None:
+        self.epoch = epoch
+        self.lateness_microseconds = lateness_microseconds
+        self.latest = latest
+
+    @property
+    def bound(self) -> int:
+        """Microseconds that no row still to come lies below, unless it is late."""
+        if self.latest == BEGINNING:
+            return BEGINNING
+        return max(BEGINNING + 1, self.latest - self.lateness_microseconds)
+
+    @property
+    def open_epoch(self) -> int:
+        return self.epoch.lowest_open(self.bound)
+
+    def late(
+        self, times: IntArray, usable: npt.NDArray[np.bool_] | None
+    ) -> npt.NDArray[np.bool_] | None:
+        """Which of the file's next rows are late (None: none of them); the clock goes on."""
+        if not len(times):
+            return None
+        before = self.latest
+        if usable is None and times[0] >= before and bool(np.all(times[1:] >= times[:-1])):
+            self.latest = int(times[-1])
+            return None
+        reached = running_maximum(times, usable, before)
+        self.latest = int(reached[-1])
+        preceding = np.concatenate([np.array([before], np.int64), reached[:-1]])
+        started = preceding != BEGINNING
+        lowest = np.maximum(preceding, BEGINNING + 1 + self.lateness_microseconds)
+        closed = self.epoch.of_time(lowest - self.lateness_microseconds)
+        late = started & (self.epoch.of_time(times) < closed)
+        return late if bool(late.any()) else None
+
+
+class UsableRows:
+    """Sorts out the rows of one file that its epoch or merge column makes unusable."""
+
+    def __init__(self, path: str, clock: FileClock | None, merge_by: str | None) -> None:
+        self._path = path
+        self._clock = clock
+        self._merge_by = merge_by
+
+    def sort_out(
+        self, batch: pa.RecordBatch, row: int, rows: IntArray | None, dead: DeadRows | None
+    ) -> tuple[pa.RecordBatch, IntArray | None, IntArray | None, DeadRows | None]:
+        """(usable rows, their numbers or None where still contiguous, event times, dead rows).
+
+        The rows stand at `rows`, or at `row` and the following where that is None.
+        """
+        times = None
+        late = None
+        usable = None
+        if self._clock is not None:
+            column = self._clock.epoch.column
+            times, usable = usable_event_times(batch.column(column), self._clock.epoch.unit)
+            latest = self._clock.latest
+            late = self._clock.late(times, usable)
+        elif self._merge_by is not None:
+            column = self._merge_by
+            _, usable = merge_keys(batch.column(column))
+        if usable is None and late is None:
+            return batch, rows, times, dead
+        keep = np.ones(batch.num_rows, np.bool_) if usable is None else usable
+        reasons: dict[int, str] = {
+            index: self._unusable_reason(batch, index) for index in np.flatnonzero(~keep).tolist()
+        }
+        if late is not None and times is not None:
+            reached = running_maximum(times, usable, latest)
+            for index in np.flatnonzero(late & keep).tolist():
+                reasons[index] = self._late_reason(int(reached[index]) - int(times[index]))
+            keep = keep & ~late
+        numbers = np.arange(row, row + batch.num_rows, dtype=np.int64) if rows is None else rows
+        dead = self._with_dead(dead, batch, numbers, reasons)
+        batch = batch.filter(pa.array(keep))
+        return batch, numbers[keep], None if times is None else times[keep], dead
+
+    def _unusable_reason(self, batch: pa.RecordBatch, index: int) -> str:
+        role = "merge_by" if self._clock is None else "event time"
+        column = self._merge_by if self._clock is None else self._clock.epoch.column
+        value = batch.column(column)[index]
+        why = "is missing" if not value.is_valid else f"is {value}, which can't be used"
+        return f"{role} column '{column}' {why}"
+
+    def _late_reason(self, behind_microseconds: int) -> str:
+        assert self._clock is not None
+        allowed = self._clock.lateness_microseconds
+        return (
+            f"late: {behind_microseconds / 1e6:g} s behind the latest time before it in its file;"
+            f" lateness allows {allowed / 1e6:g} s, and its epoch is closed"
+        )
+
+    def _with_dead(
+        self,
+        dead: DeadRows | None,
+        batch: pa.RecordBatch,
+        numbers: IntArray,
+        reasons: dict[int, str],
+    ) -> DeadRows:
+        indices = sorted(reasons)
+        texts = [
+            json.dumps(row, default=str, ensure_ascii=False)[:TEXT_LIMIT_CHARACTERS]
+            for row in batch.take(pa.array(indices, pa.int64())).to_pylist()
+        ]
+        return joined_dead(
+            dead,
+            DeadRows(
+                reasons=tuple(reasons[index] for index in indices),
+                rows=tuple(texts),
+                files=(self._path,) * len(indices),
+                numbers=tuple(int(numbers[index]) for index in indices),
+            ),
+        )
+
+
+def joined_dead(first: DeadRows | None, second: DeadRows) -> DeadRows:
+    """Dead rows of one file together, in the order of their numbers."""
+    if first is None:
+        return second
+    both = (
+        list(zip(each.numbers, each.reasons, each.rows, each.files, strict=True))
+        for each in (first, second)
+    )
+    merged = sorted((row for rows in both for row in rows), key=lambda row: row[0] or 0)
+    numbers, reasons, rows, files = zip(*merged, strict=True)
+    return DeadRows(reasons=reasons, rows=rows, files=files, numbers=numbers)

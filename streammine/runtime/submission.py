@@ -1,0 +1,167 @@
+"""From a topology to a job: look at its sources, prepare raw ones, check everything, claim the sinks.
+
+All that can be refused is refused here, before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from streammine.assembly import CompiledJob
+from streammine.engine.planner import DEAD_LETTERS
+from streammine.model.epochs import EpochDefinition
+from streammine.model.errors import TopologyError
+from streammine.model.job import JobSpec, ResolvedSource, SinkTarget
+from streammine.model.preparation import PrepareProgress, request_for
+from streammine.model.topology import FilesSource, Topology
+from streammine.runtime.output import begin_run
+from streammine.runtime.prepared_logs import ensure_log
+from streammine.runtime.signed_code import Sign, pickled, signed_message
+from streammine.runtime.sources import (
+    format_settings,
+    prepared_source,
+    raw_files,
+    resolve_source,
+    schema_of,
+)
+from streammine.runtime.stores import open_store
+
+STORED_FORMATS = {"console": "arrow"}
+DEAD_LETTERS_FOLDER = "dead-letters"
+DEFAULT_LOG_PARTITIONS = 8
+DEFAULT_SPARK_MASTER = "local[*]"
+Progress = Callable[[str, PrepareProgress], None]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that is ready to be submitted, and what was learned on the way."""
+
+    spec: JobSpec
+    compiled: CompiledJob
+    rows_total: int | None
+
+
+def sink_location(base: Path, path: str) -> str:
+    """A sink's absolute folder or URL; relative paths start at the topology's folder."""
+    return path if "://" in path else os.path.abspath(base / path)
+
+
+def compile_topology(topology: Topology, base: Path) -> tuple[CompiledJob, list[ResolvedSource]]:
+    """Look at every source and plan the job. Raises TopologyError, InputError, UserCodeError."""
+    topology.check()
+    epoch = topology.epoch_definition()
+    used = topology.graph().order
+    resolved = [
+        resolve_source(name, topology.sources[name], epoch, str(base))
+        for name in used
+        if name in topology.sources
+    ]
+    schemas = {source.name: schema_of(source) for source in resolved}
+    code = topology.code
+    return CompiledJob(topology, schemas, str(base), lambda name: code[name]), resolved
+
+
+def prepare_submission(
+    topology: Topology,
+    base: Path,
+    scratch: Path,
+    *,
+    sign: Sign,
+    nodes: int | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    master: str | None = None,
+) -> Submission:
+    """Make the job that runs `topology`, preparing the logs of its raw sources.
+
+    `base` is the topology's folder, `scratch` takes what no sink path is given for. Raises the errors of
+    `compile_topology`, and OutputError when a sink's folder can't be used.
+    """
+    base = base.absolute()
+    compiled, resolved = compile_topology(topology, base)
+    targets = _targets(compiled, base, scratch, overwrite)
+    sources = []
+    for source in resolved:
+        settings = topology.sources[source.name]
+        if isinstance(settings, FilesSource) and settings.prepare is not None:
+            source = prepare_source(source, settings, compiled.epoch, base, master, progress)
+        sources.append(source)
+    code = pickled(topology.code)
+    spec = JobSpec(
+        topology=topology.model_dump(mode="json", by_alias=True),
+        sources=tuple(sources),
+        base=str(base),
+        graph=compiled.graph,
+        nodes=nodes or topology.nodes,
+        targets=targets,
+        code=code,
+        code_signature=sign(signed_message(code)) if code else b"",
+    )
+    totals = [source.rows for source in sources]
+    total = None if None in totals else sum(rows for rows in totals if rows is not None)
+    return Submission(spec, compiled, total)
+
+
+def prepare_source(
+    source: ResolvedSource,
+    settings: FilesSource,
+    epoch: EpochDefinition,
+    base: Path,
+    master: str | None = None,
+    progress: Progress | None = None,
+) -> ResolvedSource:
+    """The source as it is read from its epoch log, which is prepared now unless it is there."""
+    assert settings.prepare is not None
+    request = request_for(
+        raw_files(source.files),
+        format_settings(settings),
+        schema_of(source),
+        epoch,
+        merge_by=settings.merge_by,
+        partitions=settings.prepare.partitions or DEFAULT_LOG_PARTITIONS,
+        sort=settings.prepare.sort,
+        master=master or settings.prepare.master or DEFAULT_SPARK_MASTER,
+    )
+    listener = None if progress is None else partial(progress, source.name)
+    log = ensure_log(source.name, request, base, listener)
+    return prepared_source(source, str(log), epoch)
+
+
+def _targets(
+    compiled: CompiledJob, base: Path, scratch: Path, overwrite: bool
+) -> dict[str, SinkTarget]:
+    topology = compiled.topology
+    targets: dict[str, SinkTarget] = {}
+    for name, sink in topology.sinks.items():
+        if sink.path is None:
+            location = str(scratch / name)
+        else:
+            location = sink_location(base, sink.path)
+        for other, target in targets.items():
+            if target.location == location:
+                raise TopologyError(
+                    f"sinks {other!r} and {name!r} write into the same folder {location}; "
+                    "give each a path of its own"
+                )
+        run = begin_run(open_store(location), topology.name, name, overwrite=overwrite)
+        targets[name] = SinkTarget(location, STORED_FORMATS.get(sink.format, sink.format), run)
+    if any(vertex.name == DEAD_LETTERS for vertex in compiled.graph.vertices):
+        location = _dead_letters_location(targets, topology, scratch)
+        run = begin_run(open_store(location), topology.name, DEAD_LETTERS, overwrite=overwrite)
+        targets[DEAD_LETTERS] = SinkTarget(location, "json", run)
+    return targets
+
+
+def _dead_letters_location(
+    targets: Mapping[str, SinkTarget], topology: Topology, scratch: Path
+) -> str:
+    """Beside the rows of the first sink that keeps files."""
+    for name, target in targets.items():
+        if topology.sinks[name].path is not None:
+            return f"{target.location.rstrip('/')}/{DEAD_LETTERS_FOLDER}"
+    return str(scratch / DEAD_LETTERS_FOLDER)

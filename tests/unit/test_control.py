@@ -1,0 +1,164 @@
+"""Control messages: what is written is read, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+
+from streammine.model.control import (
+    MAXIMUM_MESSAGE_BYTES,
+    Announce,
+    ControlMessage,
+    Credit,
+    ErrorAnswer,
+    Heartbeat,
+    JobReport,
+    ResendRequest,
+    SliceReport,
+    StatusAnswer,
+    StatusRequest,
+    StopRequest,
+    decode,
+    encode,
+)
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.errors import ProtocolError
+
+SLICE = SliceReport("counts/1", 3, "running", BEGINNING, False, {"rows_in": 5.0, "busy": 0.25})
+HEARTBEAT = Heartbeat(
+    "node-1",
+    {"cpu": 0.5},
+    (
+        JobReport(4, 2, True, None, (SLICE, SLICE)),
+        JobReport(5, 1, False, "disk full", ()),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Credit(1, 2, 3, INFINITY),
+        Credit(1, 2, 3, BEGINNING),
+        ResendRequest(1, 2, 3, -4, 5),
+        Announce(1, 2, 3, 2**40),
+        HEARTBEAT,
+        StatusRequest(None),
+        StatusRequest(7),
+        StatusAnswer({"jobs": [{"n": 1, "x": 0.5, "ok": True, "none": None, "raw": b"\xff"}]}),
+        StopRequest(7, "asked by the user: ünïcode"),
+        ErrorAnswer("no job 7"),
+    ],
+)
+def test_what_is_written_is_read(message: ControlMessage) -> None:
+    assert decode(encode(message)) == message
+
+
+def test_ints_are_written_as_floats_where_floats_are_wanted() -> None:
+    read = decode(encode(Heartbeat("a", {"rows": 3}, ())))
+    assert isinstance(read, Heartbeat)
+    assert type(read.load["rows"]) is float
+
+
+def test_tuples_in_a_payload_become_lists() -> None:
+    assert decode(encode(StatusAnswer({"a": (1, (2,))}))) == StatusAnswer({"a": [1, [2]]})
+
+
+CREDIT = {"job": 1, "channel": 2, "generation": 3, "frontier": 4}
+REPORT = {"job": 1, "plan_version": 1, "deployed": True, "failed": None, "slices": []}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        (["Credits", CREDIT], "unknown kind 'Credits'"),
+        (["Member", CREDIT], "unknown kind"),
+        (["SliceReport", {}], "unknown kind"),
+        (["Credit", {**CREDIT, "extra": 1}], r"unknown: \['extra'\]"),
+        (["Credit", {"job": 1}], r"missing: \['channel', 'frontier', 'generation'\]"),
+        (["Credit", {**CREDIT, "job": True}], "Credit.job: expected an int64, not True"),
+        (["Credit", {**CREDIT, "job": 1.0}], "Credit.job: expected an int64"),
+        (["Credit", {**CREDIT, "job": "1"}], "Credit.job: expected an int64"),
+        (["Credit", {**CREDIT, "job": None}], "Credit.job: expected an int64"),
+        (["Credit", {**CREDIT, "job": 2**63}], "Credit.job: expected an int64"),
+        (["Credit", [1, 2, 3, 4]], "expected the fields of Credit"),
+        (["Credit"], r"\[kind, fields\]"),
+        (["Credit", CREDIT, 1], r"\[kind, fields\]"),
+        ([1, CREDIT], r"\[kind, fields\]"),
+        ({"Credit": CREDIT}, r"\[kind, fields\]"),
+        (None, r"\[kind, fields\]"),
+        (["Heartbeat", {"node": "a", "load": {"x": 1}, "jobs": []}], "expected a float"),
+        (["Heartbeat", {"node": "a", "load": [], "jobs": []}], "expected a map"),
+        (["Heartbeat", {"node": b"a", "load": {}, "jobs": []}], "expected text"),
+        (["Heartbeat", {"node": "a", "load": {}, "jobs": {}}], "expected a list"),
+        (
+            ["Heartbeat", {"node": "a", "load": {}, "jobs": [{**REPORT, "deployed": 1}]}],
+            "expected a bool",
+        ),
+        (["Heartbeat", {"node": "a", "load": {b"k": 1.0}, "jobs": []}], "expected text"),
+        (["StatusAnswer", {"payload": [1]}], "expected a map"),
+        (["StatusAnswer", {"payload": {"when": msgpack.Timestamp(1)}}], "expected plain data"),
+        (["StatusAnswer", {"payload": {"code": msgpack.ExtType(5, b"x")}}], "expected plain data"),
+    ],
+)
+def test_anything_else_is_refused_with_what_was_wrong(tree: Any, message: str) -> None:
+    with pytest.raises(ProtocolError, match=message):
+        decode(msgpack.packb(tree))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc1",
+        encode(HEARTBEAT)[:-1],
+        encode(HEARTBEAT) + b"\x00",
+        msgpack.packb(["Credit", {1: 2}]),
+        b"\x92\xa6Credit" + b"\x91" * 5000,
+        b"\x92\xa5\xff\xff\xff\xff\xff\x80",
+        bytes(MAXIMUM_MESSAGE_BYTES + 1),
+    ],
+)
+def test_damaged_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode(data)
+
+
+def test_every_cut_of_a_message_is_refused() -> None:
+    data = encode(HEARTBEAT)
+    for length in range(len(data)):
+        with pytest.raises(ProtocolError):
+            decode(data[:length])
+
+
+def test_a_payload_nested_too_deep_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(40):
+        deep = [deep]
+    with pytest.raises(ProtocolError, match="nested"):
+        decode(msgpack.packb(["StatusAnswer", {"payload": {"a": deep}}]))
+
+
+def test_a_message_that_is_too_long_is_not_written() -> None:
+    with pytest.raises(ProtocolError, match="16777216"):
+        encode(ErrorAnswer("x" * MAXIMUM_MESSAGE_BYTES))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Credit(1, 2, 3, np.int64(4)),  # type: ignore[arg-type]
+        Credit(1, 2, 3, 2**63),
+        Credit(True, 2, 3, 4),
+        StopRequest(1, None),  # type: ignore[arg-type]
+        Heartbeat("a", {}, []),  # type: ignore[arg-type]
+        SLICE,
+        StatusAnswer({"x": object()}),
+    ],
+)
+def test_wrong_types_of_our_own_fail_before_they_leave(message: Any) -> None:
+    with pytest.raises(AssertionError):
+        encode(message)

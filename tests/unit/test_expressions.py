@@ -1,0 +1,216 @@
+"""Expressions: what they compute, what they refuse, and how they say so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streammine.model.errors import TopologyError, UserCodeError
+from streammine.operators.expressions import Expression
+from streammine.operators.filter import FilterOperator
+from streammine.operators.flat_map import WordSplit
+from streammine.operators.map import MapOperator
+
+BATCH = pa.record_batch(
+    {
+        "value": pa.array([1.5, None, float("nan")]),
+        "count": pa.array([2**31 - 1, 1, None], pa.int32()),
+        "small": pa.array([1, 2, 250], pa.uint8()),
+        "word": pa.array(["abc", "éééé", None]),
+        "date": pa.array([10, 20, 30]),
+        "price": pa.array([100, 250, None], pa.decimal128(12, 0)),
+        "ts": pa.array([0, 1, 2], pa.timestamp("us")),
+        "plug id": pa.array([7, 8, 9]),
+    }
+)
+
+
+def evaluated(text: str, batch: pa.RecordBatch = BATCH) -> list[Any]:
+    expression = Expression("shaped", text, batch.schema)
+    array = expression.evaluate(batch)
+    assert array.type == expression.type
+    return list(array.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("count * 2", [4294967294, 2, None]),
+        ("small - 201", [-200, -199, 49]),
+        ("length(word) - 5", [-2, -1, None]),
+        ("length(word) > 3", [False, True, None]),
+        ("octet_length(word)", [3, 8, None]),
+        ("case when count > 1 then 'many' else 'one' end", ["many", "one", "one"]),
+        ("coalesce(word, '?') || '!'", ["abc!", "éééé!", "?!"]),
+        ("upper(word)", ["ABC", "ÉÉÉÉ", None]),
+        ("count is null or count in (1, 5)", [False, True, True]),
+        ("date + 1", [11, 21, 31]),
+        ('"plug id" // 2', [3, 4, 4]),
+        ("small // 0", [None, None, None]),
+        ("small % 0", [None, None, None]),
+        ("small / 0", [math.inf, math.inf, math.inf]),
+        ("small between 2 and 9", [False, True, False]),
+        ("cast(small as double)", [1.0, 2.0, 250.0]),
+        ("try_cast(word as bigint)", [None, None, None]),
+        ("extract(year from ts)", [1970, 1970, 1970]),
+        ("word like 'a%'", [True, False, None]),
+        ("1", [1, 1, 1]),
+        ("small * 1.5", [1.5, 3.0, 375.0]),
+        ("if(small > 1, 1, 0)", [0, 1, 1]),
+    ],
+)
+def test_expression_computes_per_row(text: str, expected: Sequence[Any]) -> None:
+    assert evaluated(text) == list(expected)
+
+
+def test_int64_arithmetic_wraps_around() -> None:
+    batch = pa.record_batch({"n": pa.array([2**63 - 1])})
+    assert evaluated("n + 1", batch) == [-(2**63)]
+
+
+def test_a_number_with_a_point_is_a_decimal_beside_a_decimal_column() -> None:
+    expression = Expression("shaped", "price * 0.5", BATCH.schema)
+    assert pa.types.is_decimal(expression.type)
+    assert [float(value or 0) for value in evaluated("price * 0.5")] == [50.0, 125.0, 0.0]
+
+
+def test_a_plain_column_keeps_its_type_and_buffers() -> None:
+    expression = Expression("shaped", "small", BATCH.schema)
+    assert expression.type == pa.uint8()
+    assert expression.evaluate(BATCH).buffers()[1].address == BATCH["small"].buffers()[1].address
+
+
+def test_expression_reports_the_columns_it_reads() -> None:
+    assert Expression("m", "count + length(word)", BATCH.schema).needs == {"count", "word"}
+    assert Expression("m", "'constant'", BATCH.schema).needs == frozenset()
+
+
+def test_type_is_the_same_for_no_rows_and_for_only_nulls() -> None:
+    for text in ("value * 1000", "count // 2", "word || 'x'", "value > 1", "'x'"):
+        expression = Expression("m", text, BATCH.schema)
+        assert expression.evaluate(BATCH.slice(0, 0)).type == expression.type
+        assert expression.evaluate(BATCH.slice(1, 1)).type == expression.type
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum(value)",
+        "count(*)",
+        "first(value)",
+        "random()",
+        "now()",
+        "current_timestamp",
+        "current_date",
+        "row_number() over (order by value)",
+        "lag(value)",
+        "(select 1)",
+        "value in (select 1)",
+        "value; drop",
+        "unnest(word)",
+        "read_csv('x')",
+        "value::",
+        "*",
+        "value as",
+        "",
+        "  ",
+        "null",
+        "word > 1",
+        "value +",
+        "value $ 2",
+        "value" + " + value" * 2000,
+        "(" * 500 + "value" + ")" * 500,
+    ],
+)
+def test_what_is_not_an_elementwise_deterministic_expression_is_refused(text: str) -> None:
+    with pytest.raises(TopologyError, match="operator 'shaped': expression"):
+        Expression("shaped", text, BATCH.schema)
+
+
+def test_unknown_column_is_named_with_the_nearest_one_and_all_there_are() -> None:
+    with pytest.raises(TopologyError) as caught:
+        Expression("shaped", "valeu * 2", BATCH.schema)
+    message = str(caught.value)
+    for part in ("'shaped'", "'valeu * 2'", "'valeu'", "did you mean 'value'", "plug id"):
+        assert part in message
+
+
+def test_unknown_function_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(TopologyError, match=r"function 'lenght'.*did you mean 'length'"):
+        Expression("shaped", "lenght(word)", BATCH.schema)
+
+
+def test_a_cast_that_fails_names_operator_and_expression() -> None:
+    expression = Expression("shaped", "cast(word as bigint)", BATCH.schema)
+    with pytest.raises(UserCodeError, match=r"'shaped': expression 'cast.word as bigint.' failed"):
+        expression.evaluate(BATCH)
+
+
+def test_map_gives_exactly_its_columns() -> None:
+    operator = MapOperator("m", {"plug": "small", "watts": "value * 1000"}, BATCH.schema)
+    derived = operator.apply(BATCH)
+    assert operator.output == pa.schema([("plug", pa.uint8()), ("watts", pa.float64())])
+    assert derived.batch.schema == operator.output
+    assert derived.parents is None
+    assert operator.needs == frozenset({"small", "value"})
+
+
+def test_map_refuses_names_of_the_engine() -> None:
+    with pytest.raises(TopologyError, match="__row"):
+        MapOperator("m", {"__row": "small"}, BATCH.schema)
+
+
+def test_filter_counts_null_as_false_and_tells_parents() -> None:
+    derived = FilterOperator("f", "value > 1", BATCH.schema).apply(BATCH)
+    assert derived.parents is not None
+    assert derived.parents.tolist() == [0, 2]
+    assert derived.batch["small"].to_pylist() == [1, 250]
+
+
+def test_filter_hands_a_batch_on_when_all_rows_stay() -> None:
+    derived = FilterOperator("f", "small > 0", BATCH.schema).apply(BATCH)
+    assert derived.batch is BATCH
+    assert derived.parents is None
+
+
+def test_filter_of_no_row_gives_an_empty_batch() -> None:
+    derived = FilterOperator("f", "false", BATCH.schema).apply(BATCH)
+    assert derived.batch.num_rows == 0
+    assert derived.batch.schema == BATCH.schema
+
+
+def test_filter_needs_a_boolean() -> None:
+    with pytest.raises(TopologyError, match="gives int64; a condition gives a boolean"):
+        FilterOperator("f", "count + 1", BATCH.schema)
+
+
+def test_words_of_a_line_with_kept_columns_and_ascending_parents() -> None:
+    batch = pa.record_batch(
+        {"line": pa.array(["To be  or", None, "", "BE"]), "n": pa.array([1, 2, 3, 4])}
+    )
+    operator = WordSplit("w", batch.schema, split="line", into="word", lower=True, keep=["n"])
+    derived = operator.apply(batch)
+    assert operator.one_to_many
+    assert operator.needs == frozenset({"line", "n"})
+    assert derived.batch.to_pydict() == {"word": ["to", "be", "or", "be"], "n": [1, 1, 1, 4]}
+    assert derived.parents is not None
+    assert np.array_equal(derived.parents, [0, 0, 0, 3])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"split": "lien"}, "did you mean 'line'"),
+        ({"split": "n"}, "has type int64; it must be a text column"),
+        ({"split": "line", "into": "n", "keep": ["n"]}, "two columns of one name"),
+    ],
+)
+def test_flat_map_refuses_what_can_not_be_split(settings: dict[str, Any], message: str) -> None:
+    schema = pa.schema([("line", pa.string()), ("n", pa.int64())])
+    with pytest.raises(TopologyError, match=message):
+        WordSplit("w", schema, **settings)

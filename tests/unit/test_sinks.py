@@ -1,0 +1,189 @@
+"""Sink slices and their committer: files, groups, and exactly what becomes visible when."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from streammine.model.errors import OutputError, TopologyError
+from streammine.operators.sinks import FILE_RECORD
+from streammine.runtime.output import CommittedOutput, clean, leftovers, output_digest, read_output
+from tests.unit.memory_store import MemoryStore
+from tests.unit.sink_bench import Sink
+
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+def rows(*values: int) -> list[pa.RecordBatch]:
+    return [pa.record_batch([pa.array([value], pa.int64())], schema=SCHEMA) for value in values]
+
+
+def visible(store: MemoryStore) -> dict[int, list[int]]:
+    return {epoch: table.column("x").to_pylist() for epoch, table in read_output(store)}
+
+
+def parts(store: MemoryStore) -> list[str]:
+    return store.list("part-")
+
+
+def test_each_epoch_becomes_visible_when_it_is_over() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA, slices=2)
+    sink.epoch(0, rows(1, 2), rows(3))
+    assert visible(store) == {0: [1, 2, 3]}
+    sink.epoch(1, [], [])
+    sink.epoch(2, [], rows(4))
+    assert visible(store) == {0: [1, 2, 3], 2: [4]}
+    assert not CommittedOutput(store).finished
+    sink.finish(2)
+    output = CommittedOutput(store)
+    assert output.finished
+    assert (output.rows, sink.committer.rows_committed) == (4, 4)
+    assert sink.committer.last_epoch == 2
+
+
+def test_a_group_becomes_visible_as_one_with_one_file_per_slice() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA, slices=2, every=3)
+    sink.epoch(0, rows(1), rows(2))
+    sink.epoch(1, rows(3), [])
+    assert visible(store) == {}
+    assert parts(store) == []
+    sink.epoch(2, rows(4), [])
+    assert visible(store) == {0: [1, 2], 1: [3], 2: [4]}
+    assert len(parts(store)) == 2
+    sink.epoch(3, rows(5), [])
+    sink.finish(3)
+    assert visible(store) == {0: [1, 2], 1: [3], 2: [4], 3: [5]}
+
+
+def test_negative_epochs_have_groups_too() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA, every=2)
+    for epoch in (-3, -2, -1, 0):
+        sink.epoch(epoch, rows(epoch))
+    assert visible(store) == {-3: [-3], -2: [-2], -1: [-1]}
+
+
+def test_a_slice_that_learns_late_that_a_group_is_over_holds_the_manifest_back() -> None:
+    # Groups of two. Slice 0 closes 4, then 7; slice 1 closes 4, 5, 6, 7. When the committer closes
+    # epoch 5, slice 0's row of epoch 4 is in no file yet.
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA, slices=2, every=2)
+    sink.commit(4, sink.send(0, 4, rows(1)) + sink.send(1, 4, rows(2)))
+    sink.commit(5, sink.send(1, 5, rows(3)))
+    assert visible(store) == {}
+    sink.commit(6, sink.send(1, 6, rows(4)))
+    sink.commit(7, sink.send(1, 7, []) + sink.send(0, 7, []))
+    assert visible(store) == {4: [1, 2], 5: [3], 6: [4]}
+
+
+def test_a_large_group_is_written_in_several_files() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA, every=4, file_bytes=80)
+    sink.epoch(0, rows(*range(25)))
+    sink.epoch(1, rows(100))
+    sink.epoch(2, rows(*range(200, 212)))
+    assert visible(store) == {}
+    sink.epoch(3, [])
+    assert visible(store) == {0: list(range(25)), 1: [100], 2: list(range(200, 212))}
+    assert len(parts(store)) == 3 + 2
+
+
+def test_an_ordered_sink_sorts_by_hidden_columns_and_leaves_them_out() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA, order=("__time", "__row"), ordered=True)
+    physical = pa.schema([*SCHEMA, ("__time", pa.int64()), ("__row", pa.int64())])
+    first = pa.record_batch([[1, 2], [9, 3], [0, 1]], schema=physical)
+    second = pa.record_batch([[3, 4], [3, 9], [0, 0]], schema=physical)
+    sink.epoch(0, [first, second])
+    assert visible(store) == {0: [3, 2, 1, 4]}
+
+
+def test_records_say_what_is_in_a_file() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA)
+    (batch,) = sink.send(0, 7, rows(1, 2))
+    assert batch.schema.equals(FILE_RECORD)
+    announced, written = batch.to_pylist()
+    assert (announced["name"], announced["epochs"], announced["rows"]) == (None, [7], [2])
+    assert (written["name"], written["epochs"], written["rows"]) == (parts(store)[0], [7], [2])
+    assert written["bytes"] == len(store.blobs[parts(store)[0]])
+
+
+def test_a_merged_accumulator_holds_the_rows_in_channel_order() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA)
+    one, two = (sink.slices[0].accumulator(0) for _ in range(2))
+    for batch in rows(1, 2):
+        one.add(batch)
+    two.add(rows(3)[0])
+    one.merge(two)
+    assert one.nbytes == 24
+
+
+def test_a_resumed_committer_goes_on_where_the_chain_ends() -> None:
+    store = MemoryStore()
+    old = Sink(store, SCHEMA)
+    old.epoch(0, rows(1))
+    old.epoch(1, rows(2))
+    new = Sink(store, SCHEMA, generation=1)
+    # Epoch 1 is replayed, because its senders can't know that it was committed.
+    new.epoch(1, rows(2))
+    assert new.committer.rows_committed == 2
+    old.epoch(2, rows(666))
+    new.epoch(2, rows(3))
+    new.finish(2)
+    assert visible(store) == {0: [1], 1: [2], 2: [3]}
+    assert len(leftovers(store)) == 4
+    clean(store)
+    assert visible(store) == {0: [1], 1: [2], 2: [3]}
+    assert leftovers(store) == []
+
+
+def test_a_committer_of_the_past_may_not_start() -> None:
+    store = MemoryStore()
+    Sink(store, SCHEMA, generation=2).epoch(0, rows(1))
+    for run, generation in ((1, 1), (1, 2)):
+        with pytest.raises(OutputError, match="taken over by run 1, committer 2"):
+            Sink(store, SCHEMA, run=run, generation=generation).epoch(0, rows(1))
+
+
+def test_the_old_output_stands_until_the_new_runs_first_epoch_is_over() -> None:
+    store = MemoryStore()
+    old = Sink(store, SCHEMA)
+    old.epoch(0, rows(1))
+    old.finish(0)
+    store.put("notes.txt", b"mine")
+    new = Sink(store, SCHEMA, run=2)
+    records = new.send(0, 0, rows(7))
+    assert visible(store) == {0: [1]}
+    new.commit(0, records)
+    assert visible(store) == {0: [7]}
+    assert len(parts(store)) == 1
+    assert "notes.txt" in store.blobs
+    sealed = store.log.index(("put", "seals/000002-000000.json"))
+    assert all(verb == "put" for verb, _ in store.log[:sealed])
+
+
+def test_a_run_without_rows_is_a_readable_output() -> None:
+    store = MemoryStore()
+    Sink(store, SCHEMA).finish(0)
+    output = CommittedOutput(store)
+    assert output.finished
+    assert output.head(5).schema.equals(SCHEMA)
+    assert len(output_digest({"result": store})) == 64
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.struct([("a", pa.int8())])])
+def test_csv_refuses_what_it_cannot_hold(kind: pa.DataType) -> None:
+    with pytest.raises(TopologyError, match=r"column x has type .*, which CSV can't hold"):
+        Sink(MemoryStore(), pa.schema([("x", kind)]), file_format="csv")
+
+
+def test_closing_an_epoch_inside_a_group_touches_no_store() -> None:
+    store = MemoryStore()
+    sink = Sink(store, SCHEMA, every=1000)
+    for epoch in range(999):
+        sink.send(0, epoch, rows(1, 2, 3))
+    assert store.log == []

@@ -1,0 +1,402 @@
+"""Sources give the same rows, epochs and positions however they are sliced and portioned."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streammine.model.contracts import Delivery, SourceReader
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.errors import InputError, TopologyError
+from streammine.model.topology.sources import FilesSource, GeneratorSource
+from streammine.runtime.sources import open_reader, resolve_source
+
+COUNT = EpochDefinition("count", 70)
+TIME = EpochDefinition("time", 10_000_000, "ts")
+SCHEMA = {"ts": "int64", "v": "float64"}
+
+
+@dataclass
+class Read:
+    """All that a reader gave. A row is (epoch, file, row, its values)."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    dead: list[tuple[str | None, int | None, str]] = field(default_factory=list)
+    rows_read: int = 0
+    deliveries: list[Delivery] = field(default_factory=list)
+
+
+def read_all(reader: SourceReader, portion: int, read: Read) -> None:
+    open_epoch = BEGINNING
+    while True:
+        delivery = reader.read(portion, 0.0)
+        read.deliveries.append(delivery)
+        read.rows_read += delivery.rows_read
+        epochs = [piece.epoch for piece in delivery.pieces]
+        assert epochs == sorted(epochs)
+        assert all(epoch >= open_epoch for epoch in epochs)
+        assert delivery.open_epoch >= open_epoch
+        assert sum(piece.batch.num_rows for piece in delivery.pieces) <= portion
+        open_epoch = delivery.open_epoch
+        for piece in delivery.pieces:
+            count = piece.batch.num_rows
+            rows = piece.rows if piece.rows is not None else piece.row + np.arange(count)
+            files = piece.files if piece.files is not None else np.full(count, piece.file)
+            assert len(rows) == len(files) == count
+            values = [tuple(row.values()) for row in piece.batch.to_pylist()]
+            epoch_column = [piece.epoch] * count
+            read.rows += zip(epoch_column, files.tolist(), rows.tolist(), values, strict=True)
+            assert (piece.times is None) or len(piece.times) == count
+        if delivery.dead is not None:
+            dead = delivery.dead
+            read.dead += zip(dead.files, dead.numbers, dead.reasons, strict=True)
+        if delivery.exhausted:
+            break
+    assert open_epoch == INFINITY
+    reader.close()
+
+
+def read_source(
+    source: Any,
+    epoch: EpochDefinition,
+    base: Path,
+    slices: int = 1,
+    portion: int = 65_536,
+    columns: list[str] | None = None,
+) -> Read:
+    resolved = resolve_source("s", source, epoch, str(base))
+    read = Read()
+    for index in range(slices):
+        read_all(open_reader(resolved, source, epoch, index, slices, columns), portion, read)
+    read.rows.sort(key=lambda row: row[:3])
+    read.dead.sort(key=lambda dead: (dead[0] or "", dead[1] or 0))
+    return read
+
+
+def assert_independent(source: Any, epoch: EpochDefinition, base: Path) -> Read:
+    """Reads with many slices and portions; all the same, which is returned."""
+    expected = read_source(source, epoch, base)
+    assert expected.rows_read == len(expected.rows) + len(expected.dead)
+    for slices in (1, 2, 3, 5):
+        for portion in (1, 7, 64, 1000):
+            got = read_source(source, epoch, base, slices, portion)
+            assert got.rows == expected.rows, (slices, portion)
+            assert got.dead == expected.dead, (slices, portion)
+            assert got.rows_read == expected.rows_read
+    return expected
+
+
+def files(pattern: str, **settings: Any) -> FilesSource:
+    return FilesSource.model_validate({"files": pattern, "prepare": "none", **settings})
+
+
+def write_parquet(path: Path, ts: list[int | None], group: int = 30) -> None:
+    table = pa.table({"ts": pa.array(ts, pa.int64()), "v": np.arange(len(ts)) / 4})
+    pq.write_table(table, path, row_group_size=group)
+
+
+def jittered(first: int, count: int, jitter: int = 0, seed: int = 3) -> list[int | None]:
+    random = np.random.default_rng(seed)
+    times: list[int | None] = (
+        first + np.arange(count) // 3 + random.integers(-jitter, jitter + 1, count)
+    ).tolist()
+    return times
+
+
+class TestParquet:
+    def test_count_epochs_run_over_all_files_in_path_order(self, tmp_path: Path) -> None:
+        write_parquet(tmp_path / "b.parquet", jittered(0, 100))
+        write_parquet(tmp_path / "a.parquet", jittered(0, 155))
+        read = assert_independent(files("*.parquet"), COUNT, tmp_path)
+        assert [row[:3] for row in read.rows] == [
+            ((155 * file + row) // 70, file, row)
+            for file, count in ((0, 155), (1, 100))
+            for row in range(count)
+        ]
+
+    @pytest.mark.parametrize("statistics", [True, False])
+    def test_lateness_is_judged_over_the_whole_file(self, tmp_path: Path, statistics: bool) -> None:
+        times = jittered(100, 200, jitter=12)
+        times[50] = None
+        table = pa.table({"ts": pa.array(times, pa.int64()), "v": np.arange(200) / 4})
+        path = tmp_path / "a.parquet"
+        pq.write_table(table, path, row_group_size=30, write_statistics=statistics)
+        read = assert_independent(files("a.parquet", lateness="5s"), TIME, tmp_path)
+        latest = -(10**9)
+        late = []
+        for row, time in enumerate(times):
+            if time is None:
+                continue
+            if time // 10 < (latest - 5) // 10:
+                late.append(row)
+            latest = max(latest, time)
+        assert late
+        assert [number for _, number, _ in read.dead] == sorted([*late, 50])
+        reasons = {number: reason for _, number, reason in read.dead}
+        assert reasons[50] == "event time column 'ts' is missing"
+        assert reasons[late[0]].startswith("late: ")
+        assert {row[2]: row[0] for row in read.rows} == {
+            row: time // 10 for row, time in enumerate(times) if time is not None and row not in late
+        }
+
+    def test_epoch_ends_are_known_before_the_next_row_group_is_read(self, tmp_path: Path) -> None:
+        # Row groups of 30 rows at 3 rows a second: each covers 10 s, one epoch.
+        write_parquet(tmp_path / "a.parquet", jittered(0, 120))
+        source = files("a.parquet")
+        resolved = resolve_source("s", source, TIME, str(tmp_path))
+        reader = open_reader(resolved, source, TIME, 0, 2, None)
+        first = reader.read(1000, 0.0)
+        assert [piece.epoch for piece in first.pieces] == [0]
+        assert first.open_epoch == 2, "the slice's next row group is the third"
+        second = reader.read(1000, 0.0)
+        assert second.exhausted
+        assert second.open_epoch == INFINITY
+
+    def test_columns_are_selected_and_cast(self, tmp_path: Path) -> None:
+        write_parquet(tmp_path / "a.parquet", [1, 2, 3_000_000_000])
+        source = files("a.parquet", schema={"v": "float32", "ts": "int32"})
+        read = read_source(source, COUNT, tmp_path, columns=["ts"])
+        assert [row[3] for row in read.rows] == [(1,), (2,)]
+        assert [(number, "int32" in reason) for _, number, reason in read.dead] == [(2, True)]
+        assert len(read_source(source, COUNT, tmp_path, columns=[]).rows) == 2
+
+    def test_files_are_interleaved_by_a_column(self, tmp_path: Path) -> None:
+        assert_merged(tmp_path, "parquet")
+
+
+def assert_merged(base: Path, kind: str) -> None:
+    contents: list[list[int]] = [[1, 2, 2, 9, 9], [2, 2, 1, 3, 10], [0, 9, 9, 9]]
+    for number, times in enumerate(contents):
+        if kind == "parquet":
+            write_parquet(base / f"{number}.parquet", list(times), group=2)
+        else:
+            lines = [f"{time},{number}.5" for time in times]
+            (base / f"{number}.csv").write_text("ts,v\n" + "\n".join(lines))
+    # A row out of order (the 1 behind two 2) comes right behind the one before it.
+    keys = [
+        (max(times[: row + 1]), file, row)
+        for file, times in enumerate(contents)
+        for row in range(len(times))
+    ]
+    expected = {key[1:]: place // 3 for place, key in enumerate(sorted(keys))}
+    source = files(f"*.{kind}", merge_by="ts", **({} if kind == "parquet" else {"schema": SCHEMA}))
+    read = assert_independent(source, EpochDefinition("count", 3), base)
+    assert {row[1:3]: row[0] for row in read.rows} == expected
+
+
+class TestDelimited:
+    def test_text_lines_of_several_files_are_numbered_through(self, tmp_path: Path) -> None:
+        for name, count in (("a.txt", 100), ("b.txt.gz", 50)):
+            data = "".join(f"line {number}\n" for number in range(count)).encode()
+            (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        read = assert_independent(files("*.txt*", format="text"), COUNT, tmp_path)
+        assert [row[:3] for row in read.rows[99:101]] == [(1, 0, 99), (1, 1, 0)]
+        assert read.rows[149][3] == ("line 49",)
+
+    def test_a_malformed_row_keeps_its_number_and_is_dead(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("ts,v\n1,1\nx,2\n3\n4,4\n")
+        source = files("a.csv", schema=SCHEMA)
+        read = assert_independent(source, EpochDefinition("count", 2), tmp_path)
+        assert [row[:3] for row in read.rows] == [(0, 0, 0), (1, 0, 3)]
+        assert [number for _, number, _ in read.dead] == [1, 2]
+
+    def test_dead_rows_count_in_the_merged_order(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("ts,v\nx,1\n5,1\nx,1\n,1\n7,1\n")
+        (tmp_path / "b.csv").write_text("ts,v\n5,1\n6,1\n")
+        read = assert_independent(
+            files("*.csv", schema=SCHEMA, merge_by="ts"), EpochDefinition("count", 1), tmp_path
+        )
+        # a0 first, then all of 5 by position: a1, its dead a2 and a3, b0; then b1, a4.
+        assert [row[:3] for row in read.rows] == [(1, 0, 1), (4, 1, 0), (5, 1, 1), (6, 0, 4)]
+        assert [number for _, number, _ in read.dead] == [0, 2, 3]
+
+    def test_files_are_interleaved_by_a_column(self, tmp_path: Path) -> None:
+        assert_merged(tmp_path, "csv")
+
+    @pytest.mark.parametrize("overlapping", [True, False])
+    def test_time_epochs_close_when_every_file_has_passed(
+        self, tmp_path: Path, overlapping: bool
+    ) -> None:
+        for number in range(3):
+            times = jittered(0 if overlapping else 100 * number, 300, jitter=3, seed=number)
+            rows = "\n".join(f'{{"ts": {time}, "v": 1}}' for time in times)
+            (tmp_path / f"{number}.json").write_text(rows)
+        read = assert_independent(files("*.json", schema=SCHEMA), TIME, tmp_path)
+        assert len(read.rows) + len(read.dead) == 900
+        assert read.dead
+        assert all(reason.startswith("late: ") for _, _, reason in read.dead)
+
+    def test_truncated_gzip_names_the_file_and_the_rows_before(self, tmp_path: Path) -> None:
+        random = np.random.default_rng(1)
+        lines = [f"{number}" for number in random.integers(0, 10**9, 20_000)]
+        whole = gzip.compress("\n".join(lines).encode())
+        (tmp_path / "a.txt.gz").write_bytes(whole[: len(whole) // 2])
+        source = files("a.txt.gz")
+        resolved = resolve_source("s", source, COUNT, str(tmp_path))
+        reader = open_reader(resolved, source, COUNT, 0, 1, None)
+        seen = []
+        with pytest.raises(InputError, match=r"a\.txt\.gz: .* after ([\d,]+) whole rows") as raised:
+            while True:
+                for piece in reader.read(5000, 0.0).pieces:
+                    seen += piece.batch.column(0).to_pylist()
+        assert f"{len(seen):,} whole rows" in str(raised.value)
+        assert len(seen) > 5000
+        assert seen == lines[: len(seen)]
+
+    def test_damaged_gzip_is_an_input_error(self, tmp_path: Path) -> None:
+        data = bytearray(gzip.compress(b"some text\n" * 1000))
+        data[len(data) // 2] ^= 0xFF
+        (tmp_path / "a.txt.gz").write_bytes(data)
+        with pytest.raises(InputError, match=r"a\.txt\.gz"):
+            read_source(files("a.txt.gz"), COUNT, tmp_path)
+
+    @pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+    def test_compressed_files_of_several_members(self, tmp_path: Path, suffix: str) -> None:
+        import bz2
+
+        compress = {
+            "gz": gzip.compress,
+            "bz2": bz2.compress,
+            "zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+        }[suffix]
+        (tmp_path / f"a.txt.{suffix}").write_bytes(compress(b"a\nb") + compress(b"c\nd\n"))
+        read = read_source(files(f"a.txt.{suffix}"), COUNT, tmp_path)
+        assert [row[3][0] for row in read.rows] == ["a", "bc", "d"]
+
+
+class TestFinding:
+    def test_an_empty_glob_and_a_missing_file_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"'\*\.txt' matches no file"):
+            resolve_source("s", files("*.txt"), COUNT, str(tmp_path))
+        with pytest.raises(InputError, match=r"gone\.txt: no such file"):
+            resolve_source("s", files("gone.txt"), COUNT, str(tmp_path))
+        (tmp_path / "folder.txt").mkdir()
+        with pytest.raises(InputError, match="is a folder"):
+            resolve_source("s", files("folder.txt"), COUNT, str(tmp_path))
+
+    def test_a_file_named_twice_is_read_once(self, tmp_path: Path) -> None:
+        for name in "ba":
+            (tmp_path / f"{name}.txt").write_text("x\n")
+        source = FilesSource.model_validate({"files": ["b.txt", "*.txt"], "prepare": "none"})
+        resolved = resolve_source("s", source, COUNT, str(tmp_path))
+        assert [Path(path).name for path in resolved.files] == ["a.txt", "b.txt"]
+
+    def test_urls_are_globbed_like_paths(self, tmp_path: Path) -> None:
+        (tmp_path / "sub").mkdir()
+        for name in ("a.txt", "sub/b.txt", "c.csv"):
+            (tmp_path / name).write_text("x\n")
+        flat = read_source(files(f"file://{tmp_path}/*.txt"), COUNT, tmp_path)
+        deep = read_source(files(f"file://{tmp_path}/**/*.txt"), COUNT, tmp_path)
+        assert (len(flat.rows), len(deep.rows)) == (1, 2)
+
+    def test_wrong_columns_are_refused_before_anything_starts(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("time,v\n1,2\n")
+        base = str(tmp_path)
+        with pytest.raises(TopologyError, match=r"no column 'ts'.*its columns are time, v"):
+            resolve_source("s", files("a.csv", schema=SCHEMA), COUNT, base)
+        with pytest.raises(TopologyError, match="no column 'ts', which is the epoch's time"):
+            resolve_source("s", files("a.csv", schema={"time": "int64"}), TIME, base)
+        wrong = files("a.csv", schema={"time": "string"}, merge_by="time")
+        with pytest.raises(TopologyError, match="column 'time', which is merge_by, has type string"):
+            resolve_source("s", wrong, COUNT, base)
+
+
+def generator(name: str, rows: int, **settings: Any) -> GeneratorSource:
+    return GeneratorSource.model_validate({"generator": name, "rows": rows, "with": settings})
+
+
+class TestGenerated:
+    @pytest.mark.parametrize("name", ["words", "readings", "keys"])
+    def test_slices_and_portions_change_nothing(self, name: str, tmp_path: Path) -> None:
+        source = generator(name, 150_000)
+        epoch = EpochDefinition("count", 40_000)
+        expected = read_source(source, epoch, tmp_path, 1, 65_536)
+        for slices, portion in ((2, 65_536), (3, 9999)):
+            assert read_source(source, epoch, tmp_path, slices, portion).rows == expected.rows
+        assert Counter(row[0] for row in expected.rows) == {
+            0: 40_000, 1: 40_000, 2: 40_000, 3: 30_000
+        }
+
+    def test_time_epochs_of_generated_rows(self, tmp_path: Path) -> None:
+        source = generator("keys", 140_000, per_second=1000)
+        read = read_source(source, TIME, tmp_path, 2)
+        assert Counter(row[0] for row in read.rows) == dict.fromkeys(range(14), 10_000)
+
+    def test_any_stretch_of_rows_can_be_made_alone(self) -> None:
+        from streammine.operators.generators import Keys, Readings, Words
+
+        for made in (Words(7, 500, 1.2), Readings(), Readings(properties=1), Keys(100, 1.0)):
+            whole = made.rows(0, 1000, 5)
+            assert made.rows(300, 450, 5).equals(whole.slice(300, 450))
+            assert not made.rows(0, 1000, 6).equals(whole)
+            assert whole.schema == made.schema
+
+    def test_words_are_as_frequent_as_zipf_says(self) -> None:
+        from streammine.operators.generators import Words, word_of_rank
+
+        lines = Words(10, 100, 1.0).rows(0, 20_000, 1).column(0).to_pylist()
+        words = Counter(word for line in lines for word in line.split(" "))
+        assert sum(words.values()) == 200_000
+        assert "" not in words
+        harmonic = sum(1 / rank for rank in range(1, 101))
+        for rank in (0, 1, 9, 99):
+            share = words[word_of_rank(rank)] / 200_000
+            assert share == pytest.approx(1 / (rank + 1) / harmonic, rel=0.1)
+
+    def test_a_generator_of_the_users_own(self, tmp_path: Path) -> None:
+        (tmp_path / "mine_source.py").write_text(
+            "import pyarrow as pa\n"
+            "class Orders:\n"
+            "    schema = pa.schema([('ts', pa.int64())])\n"
+            "    def __init__(self, step): self.step = step\n"
+            "    def rows(self, first, count, seed):\n"
+            "        values = [row * self.step + seed for row in range(first, first + count)]\n"
+            "        return pa.record_batch([pa.array(values)], schema=self.schema)\n"
+        )
+        read = read_source(generator("mine_source:Orders", 100, step=2), TIME, tmp_path, 3)
+        assert [row[3][0] for row in read.rows] == list(range(0, 200, 2))
+        with pytest.raises(TopologyError, match="stride"):
+            read_source(generator("mine_source:Orders", 100, stride=2), TIME, tmp_path)
+
+
+class TestPace:
+    def test_rows_come_when_they_are_due(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("".join(f"{row}\n" for row in range(100)))
+        source = files("a.txt", rate="10/s")
+        epoch = EpochDefinition("count", 5)
+        resolved = resolve_source("s", source, epoch, str(tmp_path))
+        reader = open_reader(resolved, source, epoch, 0, 1, None)
+
+        def rows(delivery: Delivery) -> int:
+            return sum(piece.batch.num_rows for piece in delivery.pieces)
+
+        first = reader.read(1000, 0.0)
+        assert (rows(first), first.open_epoch) == (1, 0)
+        assert first.wake_after_seconds == pytest.approx(0.1)
+        assert rows(reader.read(1000, 0.05)) == 0
+        fourth = reader.read(1000, 0.4)
+        assert (rows(fourth), fourth.open_epoch) == (4, 1), "the epoch end does not wait for row 5"
+        assert rows(reader.read(3, 5.0)) == 3, "no more than was asked for"
+        last = reader.read(1000, 60.0)
+        assert rows(last) == 92
+        assert reader.read(1000, 60.0).exhausted
+
+    def test_slices_keep_one_pace_together(self, tmp_path: Path) -> None:
+        write_parquet(tmp_path / "a.parquet", jittered(0, 100), group=10)
+        source = files("a.parquet", rate="600/min")
+        resolved = resolve_source("s", source, COUNT, str(tmp_path))
+        total = 0
+        for index in range(2):
+            reader = open_reader(resolved, source, COUNT, index, 2, None)
+            while not (delivery := reader.read(1000, 4.45)).wake_after_seconds:
+                total += delivery.rows_read
+            total += delivery.rows_read
+        assert total == 45
