@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streammine.model.topology import Topology
     from streammine.operators.api import Context, Mapper, Operator, Reducer
     from streammine.operators.state import List, Map, Queue, Value
-    from streammine.session import Result, run
+    from streammine.session import Result, output_files, read_output, read_topology, run
 
 _HOMES = {
     "streammine.model.errors": (
@@ -36,7 +36,7 @@ _HOMES = {
     "streammine.model.topology": ("Topology",),
     "streammine.operators.api": ("Context", "Mapper", "Operator", "Reducer"),
     "streammine.operators.state": ("List", "Map", "Queue", "Value"),
-    "streammine.session": ("Result", "run"),
+    "streammine.session": ("Result", "output_files", "read_output", "read_topology", "run"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

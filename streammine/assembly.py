@@ -30,7 +30,6 @@ from streammine.model.contracts import (
     StatelessOperator,
     StoreOpener,
 )
-from streammine.model.errors import TopologyError
 from streammine.model.ids import (
     FILE_COLUMN,
     KEY_COLUMN_PREFIX,
@@ -44,6 +43,7 @@ from streammine.model.manifest import SinkDescription
 from streammine.model.topology import (
     BroadcastPartition,
     HashPartition,
+    KeyedFields,
     KeyRangePartition,
     Partition,
     Topology,
@@ -51,8 +51,8 @@ from streammine.model.topology import (
     topology_graph,
 )
 from streammine.operators.catalog import build_operator
-from streammine.operators.loading import Loader
 from streammine.operators.committer import CommitOperator
+from streammine.operators.loading import Loader
 from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
 
 Operator = StatelessOperator | StatefulOperator | SequentialOperator
@@ -182,8 +182,9 @@ class CompiledJob:
         settings = self.topology.operators[name]
         operator = self.streams[name].operator
         may_die = getattr(settings, "on_error", "fail") == "dead_letter"
-        if not isinstance(operator, (StatefulOperator, SequentialOperator)):
+        if not isinstance(operator, StatefulOperator | SequentialOperator):
             return LogicalNode(name, "stateless", settings.input_names, may_die=may_die)
+        assert isinstance(settings, KeyedFields)
         return LogicalNode(
             name,
             "stateful",
@@ -207,7 +208,8 @@ class CompiledJob:
             return FILE_RECORD
         if edge.combined:
             partial = self._operator(edge.target, combined=True, ordered=False)
-            assert isinstance(partial, StatefulOperator) and partial.partial_schema is not None
+            assert isinstance(partial, StatefulOperator)
+            assert partial.partial_schema is not None
             return partial.partial_schema
         visible = self.streams[edge.stages[-1] if edge.stages else edge.source].schema
         if not edge.carries_order:
@@ -251,9 +253,7 @@ class CompiledJob:
         checked = vertex.discipline is not Discipline.NONE
         machine = SliceMachine(
             slice_id,
-            tuple(
-                InputChannel(each.number, each.port, generation, checked) for each in inputs
-            ),
+            tuple(InputChannel(each.number, each.port, generation, checked) for each in inputs),
             tuple(OutputChannel(job, each.number, generation, budget) for each in outputs),
             self.epoch,
             environment.read_rows,
@@ -311,7 +311,7 @@ class CompiledJob:
             ordered=ordered,
             orders=[self.order_fields(edge) for edge in sorted(incoming, key=lambda e: e.port)],
         )
-        assert isinstance(operator, (StatefulOperator, SequentialOperator))
+        assert isinstance(operator, StatefulOperator | SequentialOperator)
         return operator
 
     def _port_orders(self, incoming: list[Edge]) -> list[tuple[str, ...]]:
@@ -347,7 +347,7 @@ class CompiledJob:
                 continue
             carries_order = carries_order or edge.carries_order
             self._stage_node(root, edge.stages).edges.append(outgoing)
-        return OutgoingEdges(root, dead), carries_order
+        return OutgoingEdges(slice_id.index, root, dead), carries_order
 
     def _outgoing_edge(self, number: int, edge: Edge, slice_id: SliceId) -> OutgoingEdge:
         channels = tuple(
@@ -356,8 +356,9 @@ class CompiledJob:
         if edge.routing == "forward":
             return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order)
         settings = self.topology.operators[edge.target]
+        assert isinstance(settings, KeyedFields)
         operator = self._operator(edge.target, edge.combined, False)
-        assert isinstance(operator, (StatefulOperator, SequentialOperator))
+        assert isinstance(operator, StatefulOperator | SequentialOperator)
         return OutgoingEdge(
             channels,
             operator.keys[edge.port],

@@ -54,7 +54,13 @@ LAYERS = {
 }
 """What each layer may import of ours. cli, testing and the package itself stand above and may all."""
 
-PURE = ("streammine/model", "streammine/engine", "streammine/operators", "partitioners", "replication")
+PURE = (
+    "streammine/model",
+    "streammine/engine",
+    "streammine/operators",
+    "partitioners",
+    "replication",
+)
 IMPURE_MODULES = {
     "time",
     "random",

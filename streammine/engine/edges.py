@@ -21,6 +21,7 @@ from streammine.model.contracts import (
     DeadRows,
     Derived,
     Partitioner,
+    RunsUserCode,
     SetsAside,
     StatefulOperator,
     StatelessOperator,
@@ -46,11 +47,18 @@ class OutgoingEdge:
     carries_order: bool = False
     combiners: dict[int, Combiner] = field(default_factory=dict)
 
-    def push(self, epoch: int, batch: pa.RecordBatch, outputs: list[Output]) -> None:
+    def __post_init__(self) -> None:
+        self.located = _user_code(self.combining)
+
+    def push(
+        self, slice_index: int, epoch: int, batch: pa.RecordBatch, outputs: list[Output]
+    ) -> None:
         if self.combining is not None:
             combiner = self.combiners.get(epoch)
             if combiner is None:
                 combiner = self.combiners[epoch] = self.combining.combiner()
+            if self.located is not None:
+                self.located.locate(slice_index, epoch)
             combiner.add(visible(batch))
             return
         self._send(epoch, batch if self.carries_order else visible(batch), self.keys, outputs)
@@ -78,9 +86,7 @@ class OutgoingEdge:
             return
         if self.forward_to is not None:
             outputs.append(_output(self.channels[self.forward_to], epoch, batch))
-        elif len(self.channels) == 1:
-            outputs.append(_output(self.channels[0], epoch, batch))
-        elif self.partitioner is None or not keys:
+        elif len(self.channels) == 1 or self.partitioner is None or not keys:
             outputs.append(_output(self.channels[0], epoch, batch))
         elif self.partitioner.broadcast:
             outputs.extend(_output(channel, epoch, batch) for channel in self.channels)
@@ -109,6 +115,10 @@ def split(
     return parts
 
 
+def _user_code(operator: object) -> RunsUserCode | None:
+    return operator if isinstance(operator, RunsUserCode) else None
+
+
 def _output(channel: int, epoch: int, batch: pa.RecordBatch) -> Output:
     return Output(channel, epoch, batch.num_rows, batch.nbytes, batch)
 
@@ -122,15 +132,20 @@ class StageNode:
     children: list[StageNode] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
 
+    def __post_init__(self) -> None:
+        self.located = _user_code(self.stage)
+
 
 class OutgoingEdges:
     """All edges of one slice. `push` and `end` append to a list of outputs, epochs ascending."""
 
     def __init__(
         self,
+        slice_index: int,
         root: StageNode,
         dead_edge: OutgoingEdge | None,
     ) -> None:
+        self.slice_index = slice_index
         self.root = root
         self.dead_edge = dead_edge
         self.rows_dead = 0
@@ -154,6 +169,8 @@ class OutgoingEdges:
     ) -> None:
         if node.stage is not None:
             node.counters.rows_in += batch.num_rows
+            if node.located is not None:
+                node.located.locate(self.slice_index, epoch)
             derived = node.stage.apply(visible(batch))
             if derived.dead is not None:
                 self.dead(epoch, node.stage.name, derived.dead, outputs)
@@ -162,7 +179,7 @@ class OutgoingEdges:
             if batch.num_rows == 0:
                 return
         for edge in node.edges:
-            edge.push(epoch, batch, outputs)
+            edge.push(self.slice_index, epoch, batch, outputs)
         for child in node.children:
             self._push(child, epoch, batch, outputs)
 
@@ -170,7 +187,7 @@ class OutgoingEdges:
         """Rows that could not be used go to the dead-letter output, in the epoch they belong to."""
         self.rows_dead += len(rows)
         if self.dead_edge is not None and len(rows):
-            self.dead_edge.push(epoch, dead_batch(origin, rows), outputs)
+            self.dead_edge.push(self.slice_index, epoch, dead_batch(origin, rows), outputs)
 
     def end(self, open_epoch: int, outputs: list[Output]) -> None:
         failed: list[tuple[int, str, DeadRows]] = []
@@ -184,9 +201,7 @@ class OutgoingEdges:
     @property
     def nbytes(self) -> int:
         """What open combiners hold."""
-        return sum(
-            combiner.nbytes for edge in self._edges for combiner in edge.combiners.values()
-        )
+        return sum(combiner.nbytes for edge in self._edges for combiner in edge.combiners.values())
 
     def stage_counters(self) -> dict[str, Counters]:
         return {
@@ -207,9 +222,7 @@ def _edges_below(node: StageNode) -> Sequence[OutgoingEdge]:
     return [edge for each in _nodes_below(node) for edge in each.edges]
 
 
-def _with_order(
-    before: pa.RecordBatch, derived: Derived, one_to_many: bool
-) -> pa.RecordBatch:
+def _with_order(before: pa.RecordBatch, derived: Derived, one_to_many: bool) -> pa.RecordBatch:
     """Give the derived rows their parents' hidden columns, and their index among their siblings."""
     batch = derived.batch
     hidden = [name for name in before.schema.names if name.startswith("__")]
@@ -229,9 +242,7 @@ def _with_order(
     return pa.record_batch(columns, names=names)
 
 
-def _sibling_index(
-    parents: npt.NDArray[np.int64] | None, rows: int
-) -> npt.NDArray[np.int32]:
+def _sibling_index(parents: npt.NDArray[np.int64] | None, rows: int) -> npt.NDArray[np.int32]:
     """0, 1, 2, … within each run of equal parents."""
     index = np.arange(rows, dtype=np.int64)
     if parents is None or rows == 0:

@@ -111,9 +111,7 @@ class ManagedJob:
     def placed(self) -> set[str]:
         """Nodes that the plan puts slices on."""
         assert self.plan is not None
-        return {
-            placement.node for group in self.plan.placements.values() for placement in group
-        }
+        return {placement.node for group in self.plan.placements.values() for placement in group}
 
 
 class ManagerMachine:
@@ -183,7 +181,9 @@ class ManagerMachine:
             ]
         if job.phase is JobPhase.DEPLOYING and self._all_deployed(job):
             assert job.plan is not None
-            return [self._publish(job, replace(job.plan, version=job.plan.version + 1, phase="run"))]
+            return [
+                self._publish(job, replace(job.plan, version=job.plan.version + 1, phase="run"))
+            ]
         if job.phase is JobPhase.RUNNING and self._all_finished(job):
             return [self._end(job, "finished", None)]
         return []

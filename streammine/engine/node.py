@@ -15,7 +15,6 @@ from streammine.engine.channel import Outgoing
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.slice import Phase, SliceMachine
 from streammine.model import control
-from streammine.model.epochs import BEGINNING
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import Channel, JobGraph, JobOutcome, Plan
@@ -382,9 +381,7 @@ class NodeMachine:
             case control.ResendRequest(job, channel, generation, sequence):
                 self._at_source(job, channel, stimuli.ResendAsked(channel, generation, sequence))
             case control.Announce(job, channel, generation, next_sequence):
-                self._at_target(
-                    job, channel, stimuli.Announced(channel, generation, next_sequence)
-                )
+                self._at_target(job, channel, stimuli.Announced(channel, generation, next_sequence))
             case control.Heartbeat(node) if node == sender:
                 self._heard(message, effects)
             case control.StopRequest(job, reason):
@@ -499,6 +496,9 @@ class NodeMachine:
 
 
 def _generation(machine: SliceMachine) -> int:
-    for channel in (*machine.outputs.values(), *machine.inputs.values()):
+    """All channels of a replica carry its generation."""
+    for output in machine.outputs.values():
+        return output.generation
+    for channel in machine.inputs.values():
         return channel.generation
     raise AssertionError(f"slice {machine.slice_id} has no channel")

@@ -77,6 +77,6 @@ def _interleaved(tables: list[tuple[int, pa.RecordBatch]]) -> Iterator[Segment]:
     port, row = port[order], row[order]
     starts = np.flatnonzero(np.diff(port, prepend=-1))
     ends = np.append(starts[1:], len(port))
-    for start, end in zip(starts.tolist(), ends.tolist()):
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         number, table = tables[int(port[start])]
         yield number, table.slice(int(row[start]), end - start)

@@ -9,7 +9,7 @@ positions. Stateless operators get no slices of their own, they run where their 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streammine.model.contracts import Discipline, Traits
@@ -33,7 +33,7 @@ class LogicalNode:
     kind: Literal["source", "stateless", "stateful", "sink"]
     inputs: tuple[str, ...] = ()
     slices: int | None = None
-    traits: Traits = Traits()
+    traits: Traits = field(default_factory=Traits)
     discipline: Discipline | None = None
     combine: bool | None = None
     broadcast: bool = False
@@ -130,9 +130,7 @@ def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
     return Discipline.STRICT, "not commutative: the order of events may change its result"
 
 
-def _edge(
-    node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...], port: int
-) -> Edge:
+def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...], port: int) -> Edge:
     strict = vertex.discipline is Discipline.STRICT
     combined = (
         node.kind == "stateful"
@@ -160,7 +158,9 @@ def _edge(
 def _committer(sink: str) -> dict[str, Vertex]:
     name = sink + COMMITTER_SUFFIX
     return {
-        name: Vertex(name, "committer", 1, Discipline.EPOCH, "one slice commits for all sink slices")
+        name: Vertex(
+            name, "committer", 1, Discipline.EPOCH, "one slice commits for all sink slices"
+        )
     }
 
 

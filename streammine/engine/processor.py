@@ -34,6 +34,7 @@ from streammine.model.contracts import (
     Flushes,
     HoldsWindows,
     Piece,
+    RunsUserCode,
     SequentialOperator,
     SetsAside,
     SourceReader,
@@ -101,9 +102,9 @@ class SourceProcessor:
             epoch = _dead_epoch(delivery.pieces, delivery.open_epoch)
             self.edges.dead(epoch, self.slice_id.vertex, delivery.dead, outputs)
         for piece in delivery.pieces:
-            with _blame(self.slice_id, piece.epoch):
+            with _Blame(self.slice_id, piece.epoch):
                 self.edges.push(piece.epoch, self._positioned(piece), outputs)
-        with _blame(self.slice_id, delivery.open_epoch):
+        with _Blame(self.slice_id, delivery.open_epoch):
             self.edges.end(delivery.open_epoch, outputs)
         self._count(delivery.rows_read, outputs)
         return WorkResult(
@@ -176,6 +177,7 @@ class OperatorProcessor:
             or not operator.traits.mergeable
             or not isinstance(operator, StatefulOperator)
         )
+        self._located = operator if isinstance(operator, RunsUserCode) else None
         self._accumulators: dict[int, dict[tuple[int, int], Accumulator]] = {}
         self._bags: dict[int, dict[tuple[int, int], Bag]] = {}
 
@@ -192,13 +194,13 @@ class OperatorProcessor:
                 case Accumulate():
                     self._accumulate(item)
                 case CloseEpoch(epoch, watermark):
-                    with _blame(self.slice_id, epoch):
+                    with _Blame(self.slice_id, epoch):
                         self._close_epoch(EpochClose(epoch, watermark, self.epoch), outputs)
                     closed.append(epoch)
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
                 case Finish(epoch):
-                    with _blame(self.slice_id, epoch):
+                    with _Blame(self.slice_id, epoch):
                         self._finish(EpochClose(epoch, INFINITY, self.epoch), outputs)
                     finished = True
                 case _:
@@ -233,7 +235,8 @@ class OperatorProcessor:
         if accumulator is None:
             assert isinstance(self.operator, StatefulOperator)
             accumulator = accumulators[key] = self.operator.accumulator(item.port)
-        with _blame(self.slice_id, item.epoch):
+        self._locate(item.epoch)
+        with _Blame(self.slice_id, item.epoch):
             accumulator.add(visible(batch))
 
     def _discard(self, channel: int, epoch: int) -> None:
@@ -245,16 +248,19 @@ class OperatorProcessor:
                     for _ in dropped.take():
                         continue
 
+    def _locate(self, epoch: int) -> None:
+        if self._located is not None:
+            self._located.locate(self.slice_id.index, epoch)
+
     def _close_epoch(self, close: EpochClose, outputs: list[Output]) -> None:
+        self._locate(close.epoch)
         if isinstance(self.operator, StatefulOperator):
             batches = self.operator.close(close, self._folded(close.epoch, self.operator))
         else:
             batches = self.operator.run(close, self._segments(close.epoch))
         self._leave(close.epoch, batches, outputs)
 
-    def _leave(
-        self, epoch: int, batches: Iterable[pa.RecordBatch], outputs: list[Output]
-    ) -> None:
+    def _leave(self, epoch: int, batches: Iterable[pa.RecordBatch], outputs: list[Output]) -> None:
         """Results of an epoch go through the outgoing edges, and the epoch is over here."""
         for batch in batches:
             self.edges.push(epoch, self._ordered(batch), outputs)
@@ -318,7 +324,7 @@ def _dead_epoch(pieces: tuple[Piece, ...], open_epoch: int) -> int:
     return open_epoch
 
 
-class _blame:
+class _Blame:
     """Context that names slice and epoch in whatever an operator raises that is not our own error."""
 
     def __init__(self, slice_id: SliceId, epoch: int) -> None:
@@ -329,7 +335,9 @@ class _blame:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, (StreammineError, AssertionError)):
+        if isinstance(error, Exception) and not isinstance(
+            error, (StreammineError, AssertionError)
+        ):
             raise UserCodeError(
                 f"operator {self.slice_id.vertex!r}, slice {self.slice_id}, epoch {self.epoch}: "
                 f"{type(error).__name__}: {error}"

@@ -231,9 +231,7 @@ class SliceMachine:
                 self._end(output.epoch)
             last = output.epoch
             self.last_epoch = max(self.last_epoch, last)
-            self.outputs[output.channel].data(
-                output.epoch, output.rows, output.body, output.nbytes
-            )
+            self.outputs[output.channel].data(output.epoch, output.rows, output.body, output.nbytes)
 
     def _end(self, open_epoch: int) -> None:
         if open_epoch == BEGINNING:

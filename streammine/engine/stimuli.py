@@ -73,9 +73,10 @@ class Output:
 class WorkResult:
     """What came of a run of work.
 
-    `outputs` in the order in which they leave. For sources: `open_epoch` (all epochs below are complete),
-    `exhausted`, `wake_after_seconds`, and `last_epoch`, the highest that held data. For others: `closed` epochs in order, and `due`, the next epoch
-    that the operator wants closed even if it gets no data.
+    `outputs` in the order in which they leave. For sources: `open_epoch` (all epochs below are
+    complete), `exhausted`, `wake_after_seconds`, and `last_epoch`, the highest that held data. For
+    others: `closed` epochs in order, and `due`, the next epoch that the operator wants closed even
+    if it gets no data.
     """
 
     outputs: tuple[Output, ...] = ()
@@ -139,16 +140,7 @@ class Beat:
     """A heartbeat's turn: announce how far each output channel has got."""
 
 
-Stimulus = (
-    Start
-    | FrameArrived
-    | WorkDone
-    | CreditArrived
-    | ResendAsked
-    | Announced
-    | Woken
-    | Beat
-)
+Stimulus = Start | FrameArrived | WorkDone | CreditArrived | ResendAsked | Announced | Woken | Beat
 
 # --- effects ----------------------------------------------------------------------------------
 

@@ -94,7 +94,10 @@ def dead_batch(origin: str, dead: DeadRows) -> pa.RecordBatch:
     """The dead rows as a batch of DEAD_SCHEMA."""
     columns = [[origin] * len(dead), dead.reasons, dead.files, dead.numbers, dead.rows]
     return pa.record_batch(
-        [pa.array(list(values), field.type) for values, field in zip(columns, DEAD_SCHEMA)],
+        [
+            pa.array(list(values), field.type)
+            for values, field in zip(columns, DEAD_SCHEMA, strict=True)
+        ],
         schema=DEAD_SCHEMA,
     )
 
@@ -245,6 +248,15 @@ class Flushes(Protocol):
     def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
         """Every epoch is closed. What leaves now is in the final epoch, one more than the last one
         that held data anywhere upstream. Called once."""
+        ...
+
+
+@runtime_checkable
+class RunsUserCode(Protocol):
+    """An operator whose errors should say where they happened."""
+
+    def locate(self, slice_index: int, epoch: int) -> None:
+        """The slice that it runs in and the epoch of what it is given next."""
         ...
 
 

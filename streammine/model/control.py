@@ -351,7 +351,7 @@ def _payload_tree(tree: Any, where: str, depth: int) -> Any:
         return tree
     if isinstance(tree, int):
         return _read_int(tree, where)
-    if isinstance(tree, list | tuple):
+    if type(tree) in (list, tuple):
         return [_payload_tree(entry, where, depth + 1) for entry in tree]
     if isinstance(tree, dict):
         return {

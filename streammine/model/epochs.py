@@ -82,7 +82,7 @@ def event_time(column: pa.Array, unit: str) -> IntArray:
     """
     kind = column.type
     if pa.types.is_integer(kind):
-        ticks = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        ticks: IntArray = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
         factor = MICROSECONDS_PER_UNIT[unit]
         return ticks if factor == 1 else ticks * factor
     if pa.types.is_date(kind):

@@ -72,6 +72,4 @@ class FrameHeader:
             known = FrameKind(kind)
         except ValueError:
             raise ProtocolError(f"frame of unknown kind {kind}") from None
-        return cls(
-            job, channel, generation, epoch, round_, sequence, rows, known, flags, watermark
-        )
+        return cls(job, channel, generation, epoch, round_, sequence, rows, known, flags, watermark)

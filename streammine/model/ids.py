@@ -12,7 +12,7 @@ underscores; the planner decides on which streams (`StreamSchema.order`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 HIDDEN_PREFIX = "__"
 """Columns with this prefix belong to the engine; users may not name columns so."""
@@ -36,7 +36,8 @@ def index_column(depth: int) -> str:
     return f"__index{depth}"
 
 
-class SliceId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class SliceId:
     """One share of a vertex: `vertex` is the operator's (or source's, sink's) name."""
 
     vertex: str
@@ -49,13 +50,6 @@ class SliceId(NamedTuple):
     def parse(cls, text: str) -> SliceId:
         vertex, _, index = text.rpartition("/")
         return cls(vertex, int(index))
-
-
-class ReplicaId(NamedTuple):
-    """One running copy of a slice. Generations only grow; the plan lists the live ones."""
-
-    slice: SliceId
-    generation: int
 
 
 def next_index_column(hidden: Iterable[str]) -> str:

@@ -148,9 +148,7 @@ class JobGraph:
                 for target in reached:
                     source_id = SliceId(edge.source, source)
                     target_id = SliceId(edge.target, target)
-                    channels.append(
-                        Channel(len(channels), number, source_id, target_id, edge.port)
-                    )
+                    channels.append(Channel(len(channels), number, source_id, target_id, edge.port))
         return tuple(channels)
 
     @cached_property

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from streammine.model.errors import ProtocolError
 from streammine.model.ids import SliceId
 from streammine.model.job import JobOutcome, JobSpec, Placement, Plan
+
+_T = TypeVar("_T")
 
 _SPEC = TypeAdapter(JobSpec)
 _OUTCOME = TypeAdapter(JobOutcome)
@@ -67,7 +69,7 @@ def decode_plan(data: bytes) -> Plan:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
 
 
-def _decoded(adapter: TypeAdapter[Any], data: bytes, what: str) -> Any:
+def _decoded(adapter: TypeAdapter[_T], data: bytes, what: str) -> _T:
     try:
         return adapter.validate_json(data)
     except ValidationError as error:

@@ -28,7 +28,7 @@ _OUTPUT_ROWS_LIMIT = 65_536
 
 
 class KeyedAggregate:
-    """Aggregates per key and tumbling window (a StatefulOperator).
+    """Aggregates per key and tumbling window (a StatefulOperator that HoldsWindows).
 
     One object serves one slice (or, as a combiner, one sending slice and edge): its calls come one
     at a time, and its epochs share a table of keys. A null key is a key like any other.
@@ -103,10 +103,6 @@ class KeyedAggregate:
     def due_epoch(self) -> int | None:
         """The end of the first open window."""
         return min(self._windows, default=None)
-
-    def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
-        """Nothing: every window left with its own last epoch."""
-        return []
 
     @property
     def state_nbytes(self) -> int:

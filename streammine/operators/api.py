@@ -207,7 +207,10 @@ class Operator(UserCode):
         raise NotImplementedError
 
     def end_input(self, key: Any, state: KeyState) -> Any:
-        """The rows that leave for each key with state when the input is over, in an epoch of their own."""
+        """The rows that leave for each key with state when the input is over.
+
+        They leave in an epoch of their own, behind the last one that had data.
+        """
         raise NotImplementedError
 
 

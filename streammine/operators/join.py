@@ -28,7 +28,9 @@ Rows = npt.NDArray[np.int32]
 
 
 class EquiJoin:
-    """Pairs of a left and a right row with equal keys in one window (a StatefulOperator).
+    """Pairs of a left and a right row with equal keys in one window.
+
+    A StatefulOperator that HoldsWindows.
 
     Port 0 is the left input, port 1 the right one. A null key equals nothing; -0.0 equals 0.0 and
     NaN equals NaN. The output has ``epoch``, the key columns under their left names, the left
@@ -112,10 +114,6 @@ class EquiJoin:
     def due_epoch(self) -> int | None:
         """The end of the first open window."""
         return min(self._windows, default=None)
-
-    def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
-        """Nothing: every window left with its own last epoch."""
-        return []
 
     @property
     def state_nbytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,11 +43,14 @@ def load_user_code(
 
 
 def instance_of(found: object, spec: str, settings: Mapping[str, Any]) -> UserCode:
-    """An operator from a class or instance. Raises UserCodeError when it is neither."""
+    """An operator from a class, or a copy of an instance, as each slice needs one of its own.
+
+    Raises UserCodeError when it is neither.
+    """
     if isinstance(found, (Mapper, Reducer, Operator)):
         if settings:
             raise UserCodeError(f"'{spec}' is an instance already and takes no settings (`with`)")
-        return found
+        return copy.deepcopy(found)
     if not (isinstance(found, type) and issubclass(found, (Mapper, Reducer, Operator))):
         shown = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
         raise UserCodeError(

@@ -50,6 +50,11 @@ class UserMapper:
         self._failures = Failures(code, self.context, dead_letter)
         self._generates = inspect.isgeneratorfunction(code.map)
 
+    def locate(self, slice_index: int, epoch: int) -> None:
+        """See contracts.RunsUserCode."""
+        self.context.slice_index = slice_index
+        self.context.epoch = epoch
+
     def prepare(self) -> None:
         self._code.prepare()
 

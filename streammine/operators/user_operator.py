@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, EpochClose, Traits
 from streammine.model.errors import TopologyError
-from streammine.operators.aggregates.key_order import order_of
+from streammine.operators.aggregates.key_order import load_kernels, order_of
 from streammine.operators.api import Context, Operator, overrides
+from streammine.operators.kernels import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.rows import (
     PIECE_ROWS,
@@ -128,7 +129,15 @@ class UserOperator:
             for column in self.output.names:
                 check_key(name, column, self.output, "output, which is sorted by its columns")
 
+    def locate(self, slice_index: int, epoch: int) -> None:
+        """See contracts.RunsUserCode."""
+        self.context.slice_index = slice_index
+        self.context.epoch = epoch
+
     def prepare(self) -> None:
+        """Load the kernels that group rows, and let the user's code get ready."""
+        warm_up()
+        load_kernels()
         self._code.prepare()
 
     def run(

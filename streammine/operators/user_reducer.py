@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from streammine.model.contracts import Accumulator, DeadRows, EpochClose, Traits
 from streammine.model.errors import TopologyError
+from streammine.operators.aggregates.key_order import load_kernels
 from streammine.operators.api import Context, Reducer, overrides
+from streammine.operators.kernels import warm_up
 from streammine.operators.rows import (
     EventReader,
     OutputTooLargeError,
@@ -107,7 +109,15 @@ class UserReducer:
         self._window = TumblingWindow(window_epochs)
         self._windows: dict[int, Folding] = {}
 
+    def locate(self, slice_index: int, epoch: int) -> None:
+        """See contracts.RunsUserCode."""
+        self.context.slice_index = slice_index
+        self.context.epoch = epoch
+
     def prepare(self) -> None:
+        """Load the kernels that group rows, and let the user's code get ready."""
+        warm_up()
+        load_kernels()
         self._code.prepare()
 
     def combiner(self) -> Folding:

@@ -1,7 +1,7 @@
 """Tumbling windows of whole epochs.
 
 Windows are aligned as epochs are: window w holds the epochs [w * n, (w + 1) * n). One closes with
-its last epoch, which an operator with open windows names as due (`StatefulOperator.due_epoch`), so
+its last epoch, which an operator with open windows names as due (`HoldsWindows.due_epoch`), so
 that the engine closes it even if it has no data. What leaves carries that epoch's number.
 """
 

@@ -38,7 +38,9 @@ class FileSpill:
             if self._file is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 # unnamed, so that nothing is left whatever happens to this process
-                self._file = tempfile.TemporaryFile(dir=self._folder, prefix="spill-")
+                self._file = tempfile.TemporaryFile(  # noqa: SIM115 - closed by `close`
+                    dir=self._folder, prefix="spill-"
+                )
             if not self._places:
                 self._end = 0
             self._file.seek(self._end)

@@ -138,10 +138,7 @@ def _targets(
     topology = compiled.topology
     targets: dict[str, SinkTarget] = {}
     for name, sink in topology.sinks.items():
-        if sink.path is None:
-            location = str(scratch / name)
-        else:
-            location = sink_location(base, sink.path)
+        location = str(scratch / name) if sink.path is None else sink_location(base, sink.path)
         for other, target in targets.items():
             if target.location == location:
                 raise TopologyError(

@@ -221,8 +221,10 @@ def _free_port() -> int:
 
 
 def _answers(port: int) -> bool:
-    """Whether the server on `port` serves. "ruok" would be answered before it does, and a session asked
-    for in between is never answered."""
+    """Whether the server on `port` serves.
+
+    "ruok" is answered before it does, and a session that is asked for in between never comes.
+    """
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
             connection.sendall(b"srvr")

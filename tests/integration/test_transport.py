@@ -10,9 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -182,12 +181,14 @@ def test_what_is_sent_before_the_peer_is_there_waits_in_bounds(ipc: Cluster) -> 
     a.connect(Member("b", later.data, later.control, "here", 1))
     body = pa.py_buffer(bytes(8 << 20))
     taken = [a.send_data("b", b"%d" % number, body) for number in range(20)]
-    assert taken == [True] * 8 + [False] * 12
+    assert taken == [True] * 7 + [False] * 13, (
+        "the headers count as well, so the eighth is too much"
+    )
     b = Transport("b", later)
     ipc.opened.append(b)
-    received = gather(8, a, b)
+    received = gather(7, a, b)
     assert [message.header for message in received if isinstance(message, DataReceived)] == [
-        b"%d" % number for number in range(8)
+        b"%d" % number for number in range(7)
     ]
     assert a.send_data("b", HEADER, body)
     gather(1, a, b)
@@ -346,8 +347,8 @@ def _expect_refusal(client: ControlClient) -> None:
         client.request(b"let me in", 0.5)
 
 
-@pytest.mark.parametrize(("domain", "comes_through"), [("data", False), ("control", False)])
-def test_a_client_cannot_pass_for_a_node(domain: str, comes_through: bool) -> None:
+@pytest.mark.parametrize("domain", ["data", "control"])
+def test_a_client_cannot_pass_for_a_node(domain: str) -> None:
     with SocketFolder() as folder:
         cluster = Cluster(folder.path, "curve")
         a = cluster.open("a")
@@ -521,10 +522,9 @@ def test_a_peer_that_dies_does_not_block_and_what_waits_for_it_is_bounded(
 def test_two_senders_share_a_receiver(cluster: Cluster) -> None:
     receiver = cluster.open("r")
     senders = [cluster.open(name) for name in ("s1", "s2")]
-    ready: Callable[[Any], Any] = member
     for sender in senders:
-        receiver.connect(ready(sender))
-        sender.connect(ready(receiver))
+        receiver.connect(member(sender))
+        sender.connect(member(receiver))
     for number in range(100):
         for sender in senders:
             sender.send_data("r", b"%d" % number, None)

@@ -98,7 +98,7 @@ def test_a_taken_port_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_failure_shows_the_end_of_the_log(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = ZooKeeperServer(tmp_path, taken.getsockname()[1])
-        with pytest.raises(ClusterError, match="BindException|already in use"):
+        with pytest.raises(ClusterError, match=r"BindException|already in use"):
             server.start()
     assert not server.running
 
@@ -133,7 +133,7 @@ def test_java_is_found_in_java_home_before_the_path(
     with pytest.raises(ClusterError, match=r"Java 17 or newer; JAVA_HOME=.* has version 8"):
         java.find_java()
     monkeypatch.delenv("JAVA_HOME")
-    with pytest.raises(ClusterError, match="no java in JAVA_HOME or on PATH.*apt-get install"):
+    with pytest.raises(ClusterError, match=r"no java in JAVA_HOME or on PATH.*apt-get install"):
         java.find_java()
 
 

@@ -1,4 +1,5 @@
-"""What becomes of a row depends on nothing but its own bytes: not on blocks, not on its neighbours."""
+"""What becomes of a row depends on nothing but its own bytes: not on blocks, not on its
+neighbours."""
 
 from __future__ import annotations
 
@@ -13,9 +14,7 @@ from hypothesis import strategies as st
 from streammine.model.formats import RawFormat, blocks, parse
 from streammine.model.formats.records import index_records
 
-SCHEMA = pa.schema(
-    {"a": pa.int64(), "f": pa.float64(), "s": pa.string(), "t": pa.timestamp("us")}
-)
+SCHEMA = pa.schema({"a": pa.int64(), "f": pa.float64(), "s": pa.string(), "t": pa.timestamp("us")})
 BLOCK_SIZES = (1, 2, 3, 5, 8, 13, 64, 4096)
 
 CELLS = st.sampled_from(
@@ -31,8 +30,9 @@ GOOD_CSV = b"7,0.5,good,2021-05-05"
 
 VALUES = st.sampled_from(
     [b"1", b"-2", b"1.5", b"1e3", b"NaN", b"Inf", b"-Infinity", b"true", b"null", b'"x"', b'""',
-     b'"2020-01-01"', b'"2020-01-01T01:00:00Z"', b"{}", b"[null]", b'"\\ud800"', b'"\\u00e9"', b"01",
-     b'"\xff"', b'"}n"', b'"} n {"', b"99999999999999999999", b"{", b"}", b'"\t"', b"-0", b"1.", b"nul"]
+     b'"2020-01-01"', b'"2020-01-01T01:00:00Z"', b"{}", b"[null]", b'"\\ud800"', b'"\\u00e9"',
+     b"01", b'"\xff"', b'"}n"', b'"} n {"', b"99999999999999999999", b"{", b"}", b'"\t"', b"-0",
+     b"1.", b"nul"]
 )  # fmt: skip
 KEYS = st.sampled_from([b'"a"', b'"f"', b'"s"', b'"t"', b'"other"', b'"a'])
 PAIRS = st.tuples(KEYS, VALUES).map(b":".join)
@@ -68,14 +68,16 @@ def assert_independent_of_blocks(data: bytes, written: RawFormat, schema: pa.Sch
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(RECORDS, ENDS), max_size=8), st.booleans(), st.booleans())
+@given(st.lists(st.tuples(RECORDS, ENDS), max_size=8), st.booleans(), st.booleans(), st.booleans())
 def test_csv_rows_do_not_depend_on_blocks(
-    records: list[tuple[bytes, bytes]], ended: bool, quoting: bool
+    records: list[tuple[bytes, bytes]], ended: bool, quoting: bool, blank: bool
 ) -> None:
     data = b"".join(record + end for record, end in records)
     data = data if ended else data.removesuffix(b"\n")
+    data = data.replace(b",", b"  ") if blank else data
     written = RawFormat(
         "csv",
+        delimiter=" " if blank else ",",
         header=False,
         columns=tuple(SCHEMA.names),
         quote='"' if quoting else None,
@@ -101,9 +103,7 @@ def test_a_csv_row_does_not_depend_on_its_neighbours(record: bytes) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(JSON_LINES, ENDS), max_size=8), st.booleans())
-def test_json_rows_do_not_depend_on_blocks(
-    lines: list[tuple[bytes, bytes]], ended: bool
-) -> None:
+def test_json_rows_do_not_depend_on_blocks(lines: list[tuple[bytes, bytes]], ended: bool) -> None:
     data = b"".join(line + end for line, end in lines)
     data = data if ended else data.removesuffix(b"\n")
     assert_independent_of_blocks(data, RawFormat("json"), SCHEMA)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streammine.model.contracts import EpochClose, StatefulOperator
+from streammine.model.contracts import EpochClose, Flushes, HoldsWindows, StatefulOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall
@@ -64,6 +65,8 @@ def test_all_functions_skip_nulls_and_leave_in_key_order() -> None:
     batch = batch_of(["b", "a", "b", "a", None], [4, 1, None, 2, None], pa.int32())
     operator = operator_of(batch.schema, ["k"], ALL)
     assert isinstance(operator, StatefulOperator)
+    assert isinstance(operator, HoldsWindows)
+    assert not isinstance(operator, Flushes)
     rows = fed(operator, 7, batch)
     names = ["epoch", "k", *ALL]
     assert [tuple(row[name] for name in names) for row in rows] == [
@@ -234,6 +237,19 @@ def test_a_table_of_keys_that_never_come_again_is_given_up() -> None:
         assert all(row["total"] == row["k"] for row in rows[:3])
         held.append(operator._table.nbytes)
     assert max(held[6:]) <= max(held[:6])
+
+
+def test_new_texts_find_their_places_among_those_of_earlier_epochs() -> None:
+    source = random.Random(5)
+    operator = operator_of(pa.schema([("k", pa.string())]), ["k"], {"n": "count()"})
+    for epoch in range(30):
+        words = ["".join(source.choices("ab\0é", k=source.randrange(12))) for _ in range(200)]
+        keys = [None if len(word) == 3 else word for word in words]
+        rows = fed(operator, epoch, pa.record_batch({"k": pa.array(keys, pa.string())}))
+        expected = sorted({key.encode() for key in keys if key is not None})
+        assert [row["k"].encode() for row in rows if row["k"] is not None] == expected
+        assert (rows[-1]["k"] is None) == (None in keys)
+        assert sum(row["n"] for row in rows) == 200
 
 
 def test_open_states_survive_the_change_of_the_table() -> None:

@@ -43,7 +43,7 @@ HEARTBEAT = Heartbeat(
     [
         Credit(1, 2, 3, INFINITY),
         Credit(1, 2, 3, BEGINNING),
-        ResendRequest(1, 2, 3, -4, 5),
+        ResendRequest(1, 2, 3, 4),
         Announce(1, 2, 3, 2**40),
         HEARTBEAT,
         StatusRequest(None),

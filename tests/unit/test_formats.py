@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import io
 from collections.abc import Iterable
 from decimal import Decimal
@@ -58,7 +59,8 @@ class TestText:
         assert parsed.numbers == [0, 4]
         assert sorted(parsed.dead) == [1, 2, 3]
         assert parsed.dead[1] == (
-            "line is not UTF-8: invalid start byte at byte 4 (0xff)", "bad \\xff"
+            "line is not UTF-8: invalid start byte at byte 4 (0xff)",
+            "bad \\xff",
         )
 
     def test_an_empty_file_has_no_rows(self) -> None:
@@ -106,6 +108,12 @@ class TestCsv:
     def test_names_can_be_given_instead_of_a_header(self) -> None:
         written = RawFormat("csv", delimiter=" ", header=False, columns=("s", "x", "a"))
         assert Parsed(b"n 5 1\nm 5 2", written, self.SCHEMA).rows == [(1, "n"), (2, "m")]
+
+    def test_runs_of_blanks_are_one_delimiter(self) -> None:
+        written = RawFormat("csv", delimiter=" ")
+        data = b' a   s \n 1  x\n\n  \n2   "y  z" \r\n3 "u\n  v"\n'
+        parsed = Parsed(data, written, self.SCHEMA)
+        assert parsed.rows == [(1, "x"), (2, "y  z"), (3, "u\n  v")]
 
     def test_null_values_are_null_unless_quoted(self) -> None:
         written = RawFormat("csv", null_values=("", "NA"))
@@ -297,8 +305,6 @@ REAL = Path(__file__).parents[3] / "shared" / "data"
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real input does not lie beside this checkout")
 def test_real_files_parse_without_a_dead_row() -> None:
-    import gzip
-
     edits = gzip.decompress((REAL / "wikiticker/wikiticker-2015-09-12.json.gz").read_bytes())
     schema = pa.schema({"time": pa.timestamp("us"), "page": pa.string(), "added": pa.int64()})
     parsed = Parsed(edits, JSON, schema)

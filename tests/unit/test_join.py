@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streammine.model.contracts import EpochClose, StatefulOperator
+from streammine.model.contracts import EpochClose, Flushes, HoldsWindows, StatefulOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.operators.join import EquiJoin
@@ -52,6 +52,8 @@ def operator_of(**settings: Any) -> EquiJoin:
 def test_all_pairs_of_equal_keys_leave_and_nulls_match_nothing() -> None:
     operator = operator_of()
     assert isinstance(operator, StatefulOperator)
+    assert isinstance(operator, HoldsWindows)
+    assert not isinstance(operator, Flushes)
     assert operator.output.names == ["epoch", "id", "name", "name_right"]
     assert joined(operator, 4, [LEFT], [RIGHT]) == [
         (4, 2, "b", "x"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,86 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from source_reading import COUNT, SCHEMA, TIME, assert_independent, read_source
 
-from streammine.model.contracts import Delivery, SourceReader
-from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.contracts import Delivery
+from streammine.model.epochs import INFINITY, EpochDefinition
 from streammine.model.errors import InputError, TopologyError
 from streammine.model.topology.sources import FilesSource, GeneratorSource
+from streammine.operators.generators import Keys, Readings, Words, word_of_rank
 from streammine.runtime.sources import open_reader, resolve_source
-
-COUNT = EpochDefinition("count", 70)
-TIME = EpochDefinition("time", 10_000_000, "ts")
-SCHEMA = {"ts": "int64", "v": "float64"}
-
-
-@dataclass
-class Read:
-    """All that a reader gave. A row is (epoch, file, row, its values)."""
-
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
-    dead: list[tuple[str | None, int | None, str]] = field(default_factory=list)
-    rows_read: int = 0
-    deliveries: list[Delivery] = field(default_factory=list)
-
-
-def read_all(reader: SourceReader, portion: int, read: Read) -> None:
-    open_epoch = BEGINNING
-    while True:
-        delivery = reader.read(portion, 0.0)
-        read.deliveries.append(delivery)
-        read.rows_read += delivery.rows_read
-        epochs = [piece.epoch for piece in delivery.pieces]
-        assert epochs == sorted(epochs)
-        assert all(epoch >= open_epoch for epoch in epochs)
-        assert delivery.open_epoch >= open_epoch
-        assert sum(piece.batch.num_rows for piece in delivery.pieces) <= portion
-        open_epoch = delivery.open_epoch
-        for piece in delivery.pieces:
-            count = piece.batch.num_rows
-            rows = piece.rows if piece.rows is not None else piece.row + np.arange(count)
-            files = piece.files if piece.files is not None else np.full(count, piece.file)
-            assert len(rows) == len(files) == count
-            values = [tuple(row.values()) for row in piece.batch.to_pylist()]
-            epoch_column = [piece.epoch] * count
-            read.rows += zip(epoch_column, files.tolist(), rows.tolist(), values, strict=True)
-            assert (piece.times is None) or len(piece.times) == count
-        if delivery.dead is not None:
-            dead = delivery.dead
-            read.dead += zip(dead.files, dead.numbers, dead.reasons, strict=True)
-        if delivery.exhausted:
-            break
-    assert open_epoch == INFINITY
-    reader.close()
-
-
-def read_source(
-    source: Any,
-    epoch: EpochDefinition,
-    base: Path,
-    slices: int = 1,
-    portion: int = 65_536,
-    columns: list[str] | None = None,
-) -> Read:
-    resolved = resolve_source("s", source, epoch, str(base))
-    read = Read()
-    for index in range(slices):
-        read_all(open_reader(resolved, source, epoch, index, slices, columns), portion, read)
-    read.rows.sort(key=lambda row: row[:3])
-    read.dead.sort(key=lambda dead: (dead[0] or "", dead[1] or 0))
-    return read
-
-
-def assert_independent(source: Any, epoch: EpochDefinition, base: Path) -> Read:
-    """Reads with many slices and portions; all the same, which is returned."""
-    expected = read_source(source, epoch, base)
-    assert expected.rows_read == len(expected.rows) + len(expected.dead)
-    for slices in (1, 2, 3, 5):
-        for portion in (1, 7, 64, 1000):
-            got = read_source(source, epoch, base, slices, portion)
-            assert got.rows == expected.rows, (slices, portion)
-            assert got.dead == expected.dead, (slices, portion)
-            assert got.rows_read == expected.rows_read
-    return expected
 
 
 def files(pattern: str, **settings: Any) -> FilesSource:
@@ -144,7 +72,9 @@ class TestParquet:
         assert reasons[50] == "event time column 'ts' is missing"
         assert reasons[late[0]].startswith("late: ")
         assert {row[2]: row[0] for row in read.rows} == {
-            row: time // 10 for row, time in enumerate(times) if time is not None and row not in late
+            row: time // 10
+            for row, time in enumerate(times)
+            if time is not None and row not in late
         }
 
     def test_epoch_ends_are_known_before_the_next_row_group_is_read(self, tmp_path: Path) -> None:
@@ -242,11 +172,15 @@ class TestDelimited:
         source = files("a.txt.gz")
         resolved = resolve_source("s", source, COUNT, str(tmp_path))
         reader = open_reader(resolved, source, COUNT, 0, 1, None)
-        seen = []
-        with pytest.raises(InputError, match=r"a\.txt\.gz: .* after ([\d,]+) whole rows") as raised:
+        seen: list[str] = []
+
+        def read_on() -> None:
             while True:
                 for piece in reader.read(5000, 0.0).pieces:
-                    seen += piece.batch.column(0).to_pylist()
+                    seen.extend(piece.batch.column(0).to_pylist())
+
+        with pytest.raises(InputError, match=r"a\.txt\.gz: .* after ([\d,]+) whole rows") as raised:
+            read_on()
         assert f"{len(seen):,} whole rows" in str(raised.value)
         assert len(seen) > 5000
         assert seen == lines[: len(seen)]
@@ -260,8 +194,6 @@ class TestDelimited:
 
     @pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
     def test_compressed_files_of_several_members(self, tmp_path: Path, suffix: str) -> None:
-        import bz2
-
         compress = {
             "gz": gzip.compress,
             "bz2": bz2.compress,
@@ -305,7 +237,7 @@ class TestFinding:
         with pytest.raises(TopologyError, match="no column 'ts', which is the epoch's time"):
             resolve_source("s", files("a.csv", schema={"time": "int64"}), TIME, base)
         wrong = files("a.csv", schema={"time": "string"}, merge_by="time")
-        with pytest.raises(TopologyError, match="column 'time', which is merge_by, has type string"):
+        with pytest.raises(TopologyError, match="which is merge_by, has type string"):
             resolve_source("s", wrong, COUNT, base)
 
 
@@ -322,7 +254,10 @@ class TestGenerated:
         for slices, portion in ((2, 65_536), (3, 9999)):
             assert read_source(source, epoch, tmp_path, slices, portion).rows == expected.rows
         assert Counter(row[0] for row in expected.rows) == {
-            0: 40_000, 1: 40_000, 2: 40_000, 3: 30_000
+            0: 40_000,
+            1: 40_000,
+            2: 40_000,
+            3: 30_000,
         }
 
     def test_time_epochs_of_generated_rows(self, tmp_path: Path) -> None:
@@ -331,8 +266,6 @@ class TestGenerated:
         assert Counter(row[0] for row in read.rows) == dict.fromkeys(range(14), 10_000)
 
     def test_any_stretch_of_rows_can_be_made_alone(self) -> None:
-        from streammine.operators.generators import Keys, Readings, Words
-
         for made in (Words(7, 500, 1.2), Readings(), Readings(properties=1), Keys(100, 1.0)):
             whole = made.rows(0, 1000, 5)
             assert made.rows(300, 450, 5).equals(whole.slice(300, 450))
@@ -340,8 +273,6 @@ class TestGenerated:
             assert whole.schema == made.schema
 
     def test_words_are_as_frequent_as_zipf_says(self) -> None:
-        from streammine.operators.generators import Words, word_of_rank
-
         lines = Words(10, 100, 1.0).rows(0, 20_000, 1).column(0).to_pylist()
         words = Counter(word for line in lines for word in line.split(" "))
         assert sum(words.values()) == 200_000

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from streammine.model.formats import conversion
+from streammine.model.formats.blanks import single_blanks
 from streammine.model.formats.blocks import BYTE_ORDER_MARK
 from streammine.model.formats.records import BAD_CARRIAGE_RETURN, RecordIndex, index_records
 from streammine.model.formats.rejection import Rejections, failing
@@ -36,6 +37,8 @@ class CsvReader:
 
     def parse_records(self, data: bytes, first_row: int, rejections: Rejections) -> Parsed:
         """A block's records as (batch, row numbers, raw rows); bad ones go to `rejections`."""
+        if self.delimiter == " ":
+            data = single_blanks(data, self.quote)
         if data.count(b"\r") == data.count(b"\r\n"):
             try:
                 batch = self._convert(data)

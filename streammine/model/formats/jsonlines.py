@@ -108,7 +108,7 @@ class JsonReader:
                     middle = (first + last) // 2
                     ranges += [(first, middle), (middle, last)]
         for number, reason in reasons.items():
-            rejections.add(first_row + number, reason, lines[number])
+            rejections.add(first_row + number, reason, lines[number][: _limit()])
         good = [number for number in kept if number not in reasons]
         batch = self._convert(_joined(lines, good), len(good))
         return batch, first_row + np.array(good, dtype=np.int64), len(lines)

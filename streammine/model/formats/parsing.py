@@ -15,6 +15,7 @@ import pyarrow as pa
 from streammine.model.contracts import DeadRows
 from streammine.model.errors import InputError
 from streammine.model.formats import blocks
+from streammine.model.formats.blanks import single_blanks
 from streammine.model.formats.delimited import CsvReader
 from streammine.model.formats.jsonlines import JsonReader
 from streammine.model.formats.records import record_blocks
@@ -31,7 +32,8 @@ class RawFormat:
 
     `columns` names the file's columns where it has no `header`; with a header the header names
     them. `delimiter` and `quote` are one ASCII character each; `quote` None means that no value is
-    quoted. Unquoted values among `null_values` are null.
+    quoted. Unquoted values among `null_values` are null. With a blank as delimiter, a run of blanks
+    is one, and those at a record\'s start and end are none.
     """
 
     kind: FormatKind
@@ -154,8 +156,11 @@ def _header(
 def _names(line: bytes, raw_format: RawFormat, file: str) -> tuple[str, ...]:
     if len(line) > blocks.RECORD_LIMIT_BYTES:
         raise InputError(f"{file}: first line is longer than {blocks.RECORD_LIMIT_BYTES:,} bytes")
+    line = line.rstrip(b"\r")
+    if raw_format.delimiter == " ":
+        line = single_blanks(line, raw_format.quote)
     try:
-        text = line.rstrip(b"\r").decode()
+        text = line.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: the line with the names of the columns is not UTF-8") from error
     settings: dict[str, Any] = {"delimiter": raw_format.delimiter}

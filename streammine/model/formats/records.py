@@ -108,7 +108,8 @@ def _next_block(data: bytes, delimiter: str, quote: str | None) -> tuple[RecordB
 
 def _refuse_line(data: bytes, reason: str) -> tuple[RecordBlock, bytes]:
     line, _, behind = data.partition(b"\n")
-    return RecordBlock(line + b"\n", reason), behind
+    # Of a line that is too long itself, all that is sure to have been read is this much.
+    return RecordBlock(line[: blocks.RECORD_LIMIT_BYTES] + b"\n", reason), behind
 
 
 @cache

@@ -30,7 +30,7 @@ def parse_lines(
     for index in np.flatnonzero(too_long).tolist():
         line = data[ends[index] - lengths[index] : ends[index]]
         limit = blocks.RECORD_LIMIT_BYTES
-        rejections.add(first_row + index, f"line is longer than {limit:,} bytes", line)
+        rejections.add(first_row + index, f"line is longer than {limit:,} bytes", line[:limit])
     for index in np.flatnonzero(good).tolist():
         line = data[ends[index] - lengths[index] : ends[index]]
         try:

@@ -67,6 +67,7 @@ def open_reader(
         runs = GeneratedRuns(name, generator, seed, rows, epoch, needed, slice_index, slices)
     else:
         assert isinstance(settings, FilesSource)
+        assert settings.prepare is None, "a source to be prepared is read from its log"
         runs = _file_runs(resolved, settings, epoch, slice_index, slices, schema, needed)
     return EpochReader(runs, epoch, visible, pace)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -267,7 +266,8 @@ def _doubtful_columns(stored: pa.Schema, wanted: pa.Schema) -> frozenset[str]:
 def typed_rows(
     batch: pa.RecordBatch, wanted: pa.Schema
 ) -> tuple[pa.RecordBatch, IntArray | None, dict[int, str]]:
-    """(rows in the types of `wanted`, their indices or None for all, why the others have no such types).
+    """(rows in the types of `wanted`, their indices or None for all, why the others have no such
+    types).
 
     The batch has the columns of `wanted`, in any order.
     """

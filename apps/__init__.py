@@ -1,0 +1,1 @@
+"""Applications: run from the checkout, made of public names only."""

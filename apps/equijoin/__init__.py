@@ -1,0 +1,1 @@
+"""Orders and the payments for them: two streams joined inside tumbling windows."""

@@ -1,0 +1,37 @@
+"""How a simulated cluster behaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """Delays are upper bounds of even distributions, in virtual seconds.
+
+    `frame_loss` and `frame_duplication` are probabilities per data frame between two nodes; control
+    messages and what stays inside a node are never lost. `read_rows` is the most that a source reads
+    at once; the shell reads a random number up to it where `random_read_sizes` is set. `serialised`:
+    bodies cross the network as bytes. `channel_bytes` is the credit of all channels into one slice,
+    None for the engine's own. `quiet_limit_seconds`: without progress for so long a run is stuck.
+    """
+
+    network_delay_seconds: float = 0.01
+    work_delay_seconds: float = 0.01
+    coordination_delay_seconds: float = 0.02
+    join_delay_seconds: float = 0.2
+    heartbeat_seconds: float = 0.25
+    frame_loss: float = 0.0
+    frame_duplication: float = 0.0
+    read_rows: int = 64
+    random_read_sizes: bool = True
+    serialised: bool = True
+    channel_bytes: int | None = None
+    bag_memory_bytes: int = 256 << 20
+    step_limit: int = 1_000_000
+    quiet_limit_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        assert 0.0 <= self.frame_loss < 1.0, "a network that loses every frame gets nowhere"
+        assert 0.0 <= self.frame_duplication <= 1.0
+        assert self.read_rows > 0

@@ -1,0 +1,87 @@
+"""Reads sources whole, in any number of slices and portions, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streammine.model.contracts import Delivery, SourceReader
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.runtime.sources import open_reader, resolve_source
+
+COUNT = EpochDefinition("count", 70)
+TIME = EpochDefinition("time", 10_000_000, "ts")
+SCHEMA = {"ts": "int64", "v": "float64"}
+
+
+@dataclass
+class Read:
+    """All that a reader gave. A row is (epoch, file, row, its values)."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    dead: list[tuple[str | None, int | None, str]] = field(default_factory=list)
+    rows_read: int = 0
+    deliveries: list[Delivery] = field(default_factory=list)
+
+
+def read_all(reader: SourceReader, portion: int, read: Read) -> None:
+    open_epoch = BEGINNING
+    while True:
+        delivery = reader.read(portion, 0.0)
+        read.deliveries.append(delivery)
+        read.rows_read += delivery.rows_read
+        epochs = [piece.epoch for piece in delivery.pieces]
+        assert epochs == sorted(epochs)
+        assert all(epoch >= open_epoch for epoch in epochs)
+        assert delivery.open_epoch >= open_epoch
+        assert sum(piece.batch.num_rows for piece in delivery.pieces) <= portion
+        open_epoch = delivery.open_epoch
+        for piece in delivery.pieces:
+            count = piece.batch.num_rows
+            rows = piece.rows if piece.rows is not None else piece.row + np.arange(count)
+            files = piece.files if piece.files is not None else np.full(count, piece.file)
+            assert len(rows) == len(files) == count
+            values = [tuple(row.values()) for row in piece.batch.to_pylist()]
+            epoch_column = [piece.epoch] * count
+            read.rows += zip(epoch_column, files.tolist(), rows.tolist(), values, strict=True)
+            assert (piece.times is None) or len(piece.times) == count
+        if delivery.dead is not None:
+            dead = delivery.dead
+            read.dead += zip(dead.files, dead.numbers, dead.reasons, strict=True)
+        if delivery.exhausted:
+            break
+    assert open_epoch == INFINITY
+    reader.close()
+
+
+def read_source(
+    source: Any,
+    epoch: EpochDefinition,
+    base: Path,
+    slices: int = 1,
+    portion: int = 65_536,
+    columns: list[str] | None = None,
+) -> Read:
+    resolved = resolve_source("s", source, epoch, str(base))
+    read = Read()
+    for index in range(slices):
+        read_all(open_reader(resolved, source, epoch, index, slices, columns), portion, read)
+    read.rows.sort(key=lambda row: row[:3])
+    read.dead.sort(key=lambda dead: (dead[0] or "", dead[1] or 0))
+    return read
+
+
+def assert_independent(source: Any, epoch: EpochDefinition, base: Path) -> Read:
+    """Reads with many slices and portions; all the same, which is returned."""
+    expected = read_source(source, epoch, base)
+    assert expected.rows_read == len(expected.rows) + len(expected.dead)
+    for slices in (1, 2, 3, 5):
+        for portion in (1, 7, 64, 1000):
+            got = read_source(source, epoch, base, slices, portion)
+            assert got.rows == expected.rows, (slices, portion)
+            assert got.dead == expected.dead, (slices, portion)
+            assert got.rows_read == expected.rows_read
+    return expected
