@@ -73,6 +73,7 @@ class Environment:
 
     `open_reader` opens (source, slice index, columns needed or None for all); it is called when the job
     runs, not before. `open_store` opens a sink's folder or URL; `targets` says where each sink goes.
+    `channel_budget_bytes` replaces each channel's share of credit, for tests of narrow channels.
     """
 
     open_reader: Callable[[str, int, tuple[str, ...] | None], SourceReader]
@@ -81,6 +82,7 @@ class Environment:
     open_spill: Callable[[], BatchSpill]
     bag_memory_bytes: int = 256 << 20
     read_rows: int = DEFAULT_READ_ROWS
+    channel_budget_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -249,16 +251,26 @@ class CompiledJob:
         vertex = self.graph.vertex(slice_id.vertex)
         inputs = self.graph.inputs[slice_id]
         outputs = self.graph.outputs[slice_id]
-        budget = max(SMALLEST_BUDGET_BYTES, CHANNEL_BUDGET_BYTES // max(1, len(inputs)))
         checked = vertex.discipline is not Discipline.NONE
         machine = SliceMachine(
             slice_id,
             tuple(InputChannel(each.number, each.port, generation, checked) for each in inputs),
-            tuple(OutputChannel(job, each.number, generation, budget) for each in outputs),
+            tuple(
+                OutputChannel(
+                    job, each.number, generation, self._budget_bytes(each.target, environment)
+                )
+                for each in outputs
+            ),
             self.epoch,
             environment.read_rows,
         )
         return BuiltSlice(machine, self._processor(vertex, slice_id, generation, environment))
+
+    def _budget_bytes(self, target: SliceId, environment: Environment) -> int:
+        """The credit of one channel into a slice."""
+        if environment.channel_budget_bytes is not None:
+            return environment.channel_budget_bytes
+        return max(SMALLEST_BUDGET_BYTES, CHANNEL_BUDGET_BYTES // len(self.graph.inputs[target]))
 
     def _processor(
         self, vertex: Vertex, slice_id: SliceId, generation: int, environment: Environment

@@ -5,12 +5,15 @@ Commands are loaded when they are asked for, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
+from typing import NoReturn
 
 import click
 
+from streammine.cli.interruption import INTERRUPTED_CODE, TERMINATED_CODE, Terminated
 from streammine.model.errors import StreammineError
 
 COMMANDS = {
@@ -22,14 +25,17 @@ COMMANDS = {
     "up": ("streammine.cli.up_command", "Start a cluster that stays for several jobs."),
     "submit": ("streammine.cli.submit_command", "Run a topology on a cluster that is up."),
     "status": ("streammine.cli.status_command", "Show a cluster's nodes, jobs and slices."),
+    "stop": ("streammine.cli.stop_command", "Stop a job of a cluster that is up."),
     "down": ("streammine.cli.down_command", "End a cluster that is up."),
     "node": ("streammine.cli.node_command", "Run one node process."),
+    "supervise": ("streammine.cli.supervise_command", "Own the processes of a cluster that is up."),
 }
+_INTERNAL = frozenset({"node", "supervise"})
 
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if name != "node"]
+        return [name for name in COMMANDS if name not in _INTERNAL]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -50,24 +56,34 @@ def streammine() -> None:
     """An epoch-based, deterministic event-stream processing engine."""
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry point: errors of the world become one message and exit code 1, Ctrl-C becomes 130."""
+    code = _exit_code()
+    # At its end Python would look through all that is loaded for garbage, which takes up to a second.
+    gc.freeze()
+    sys.exit(code)
+
+
+def _exit_code() -> int:
     try:
         code = streammine.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
+    except Terminated:
+        click.echo("terminated", err=True)
+        return TERMINATED_CODE
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        sys.exit(130)
+        return INTERRUPTED_CODE
     except StreammineError as error:
         click.echo(f"streammine: {error}", err=True)
-        sys.exit(1)
+        return 1
     except BrokenPipeError:
         # the reader of our output has gone; nothing more can be said to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    sys.exit(code if isinstance(code, int) else 0)
+        return 1
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

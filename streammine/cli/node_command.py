@@ -12,6 +12,8 @@ import click
 import pyarrow as pa
 
 from streammine.model.coordination import Member
+from streammine.model.errors import ClusterError
+from streammine.runtime.cluster import ADDRESS_FOLLOWS
 from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.endpoints import ipc_endpoints, tcp_endpoints
 from streammine.runtime.keys import ClusterKeys
@@ -21,7 +23,11 @@ from streammine.runtime.transport import Transport
 
 @click.command(hidden=True)
 @click.option("--name", required=True)
-@click.option("--zookeeper", required=True, help="HOST:PORT,… of the ensemble.")
+@click.option(
+    "--zookeeper",
+    required=True,
+    help="HOST:PORT,… of the ensemble; with - it comes as the first line of standard input.",
+)
 @click.option("--cluster", required=True, help="Name of the cluster.")
 @click.option("--keys", required=True, type=click.Path(path_type=Path), help="Cluster key file.")
 @click.option("--sockets", type=click.Path(path_type=Path), help="Private folder for sockets.")
@@ -51,6 +57,10 @@ def node(
         endpoints = ipc_endpoints(sockets)
     else:
         raise click.UsageError("give --sockets FOLDER, or --listen HOST")
+    if zookeeper == ADDRESS_FOLLOWS:
+        zookeeper = sys.stdin.readline().strip()
+        if not zookeeper:
+            raise ClusterError("standard input ended before it told where ZooKeeper is")
     transport = Transport(name, endpoints, cluster_keys)
     host = Node(NodeSettings(name, folder, threads, cluster_keys.verify), transport)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import click
 
-from streammine.cli.display import Display, display_for
-from streammine.cli.summary import print_summary
+from streammine.cli.display import display_for
+from streammine.cli.interruption import interruptible
 from streammine.cli.topologies import read_topology, topology_argument
-from streammine.model.errors import JobFailedError
-from streammine.model.topology import Topology
+from streammine.cli.watching import run_and_show
 from streammine.runtime.jobs import JobRun
-from streammine.runtime.output import Tail
-from streammine.runtime.results import summarize
-from streammine.runtime.stores import open_store
-from streammine.runtime.submission import Submission
 
 
 @click.command()
@@ -44,12 +35,13 @@ def run(
     """Run TOPOLOGY, a YAML file, on a cluster that is started for it.
 
     ZooKeeper and the nodes run on this machine; when the last epoch is committed, or after an error or
-    Ctrl-C, every process and temporary file is gone.
+    Ctrl-C, every process and temporary file is gone. Exit codes: 0 when the job finished, 1 when it
+    could not run or failed, 2 for a wrong command line, 130 after Ctrl-C, 143 after SIGTERM.
     """
     begin = time.monotonic()
     definition = read_topology(topology, overrides)
     display = display_for(definition, quiet)
-    with _interruptible(), display, JobRun(
+    with interruptible(), display, JobRun(
         definition,
         topology.absolute().parent,
         nodes=nodes,
@@ -58,38 +50,4 @@ def run(
         overwrite=overwrite,
         watcher=display,
     ) as job:
-        submission = job.prepare()
-        for warning in definition.warnings():
-            display.note(f"note: {warning}")
-        outcome = job.run(_consoles(definition, submission, display))
-        if outcome.status != "finished":
-            raise JobFailedError(outcome.reason or f"the job was {outcome.status}")
-        summary = summarize(submission, outcome, time.monotonic() - begin)
-        display.close()
-        print_summary(summary, submission, as_json)
-
-
-def _consoles(
-    topology: Topology, submission: Submission, display: Display
-) -> list[tuple[str, Tail]]:
-    """Console sinks, to be printed as they are committed."""
-    return [
-        (name, Tail(open_store(submission.spec.targets[name].location)))
-        for name, sink in topology.sinks.items()
-        if sink.format == "console"
-    ]
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
+        run_and_show(job, definition, display, begin, as_json)

@@ -11,6 +11,8 @@ House rules
 * Credit is in bytes and speaks of *later* epochs only: a frame of the receiver's frontier epoch (or an
   earlier one) may always be sent, for holding it back could deadlock a diamond. Of later epochs at most
   `budget` bytes are on their way or waiting there.
+* A source with rows out of order makes frames of later epochs before it can end the receiver's frontier
+  epoch. What the receiver waits for takes them along, budget or not, because the channel is a FIFO.
 
 Invariants (checked by the simulation after every step)
 -------------------------------------------------------
@@ -50,6 +52,7 @@ class OutputChannel:
         self.frontier = BEGINNING
         self.next_sequence = 0
         self.ended = BEGINNING
+        self.ended_sent = BEGINNING
         self.later_bytes = 0
         self._retained: deque[Outgoing] = deque()
         self._held: deque[Outgoing] = deque()
@@ -102,18 +105,42 @@ class OutputChannel:
 
     def sendable(self) -> list[Outgoing]:
         """The frames that may leave now, in order. They count as sent."""
-        frames = []
+        frames: list[Outgoing] = []
+        awaited = 0
         while self._held:
             frame = self._held[0]
             later = frame.nbytes > 0 and frame.header.epoch > self.frontier
             if later and self.later_bytes > 0 and self.later_bytes + frame.nbytes > self.budget:
-                break
+                awaited = awaited or self._awaited_frames()
+                if not awaited:
+                    break
+            awaited = max(0, awaited - 1)
             if later:
                 self.later_bytes += frame.nbytes
+            if frame.header.kind is FrameKind.EPOCH_END:
+                self.ended_sent = frame.header.epoch
             self._held.popleft()
             self._retained.append(frame)
             frames.append(frame)
         return frames
+
+    @property
+    def awaited(self) -> bool:
+        """The receiver can't move before the end of its frontier epoch is sent here."""
+        return self.ended_sent < self.frontier or self.ended_sent == BEGINNING
+
+    def _awaited_frames(self) -> int:
+        """How many of the held frames lead up to what the receiver waits for, that included."""
+        if not self.awaited:
+            return 0
+        awaited = 0
+        for place, frame in enumerate(self._held, start=1):
+            ends = frame.header.kind is FrameKind.EPOCH_END
+            if ends or frame.header.epoch <= self.frontier:
+                awaited = place
+            if ends and frame.header.epoch >= self.frontier:
+                break
+        return awaited
 
     def credit(self, frontier: int) -> None:
         """The receiver has processed every epoch below `frontier`."""

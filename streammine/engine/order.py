@@ -45,7 +45,7 @@ def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.Rec
         indices = _integer_order(keys)
         return batch if indices is None else batch.take(pa.array(indices))
     options = [(name, "ascending") for name in order]
-    return batch.take(pa.compute.sort_indices(batch, sort_keys=options, null_placement="at_end"))
+    return batch.take(pa.compute.sort_indices(batch, sort_keys=options))
 
 
 def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:

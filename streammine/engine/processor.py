@@ -29,6 +29,7 @@ from streammine.engine.stimuli import (
 from streammine.model.contracts import (
     Accumulator,
     Counters,
+    Delivery,
     Discipline,
     EpochClose,
     Flushes,
@@ -83,6 +84,7 @@ class SourceProcessor:
         self.carries_order = carries_order
         self.carries_time = carries_time
         self.counters = Counters()
+        self._open_epoch = 0
 
     def prepare(self) -> None:
         self.edges.prepare()
@@ -96,24 +98,37 @@ class SourceProcessor:
         if self.reader is None:
             # no byte of the input is touched before the job runs
             self.reader = self.open_reader()
-        delivery = self.reader.read(item.rows, elapsed_seconds)
         outputs: list[Output] = []
+        last_epoch = BEGINNING
+        for _ in range(item.times):
+            delivery = self.reader.read(item.rows, elapsed_seconds)
+            last_epoch = max(last_epoch, self._deliver(delivery, outputs))
+            if delivery.exhausted or delivery.wake_after_seconds is not None:
+                break
+        self._count(outputs)
+        return WorkResult(
+            outputs=tuple(outputs),
+            open_epoch=delivery.open_epoch,
+            exhausted=delivery.exhausted,
+            wake_after_seconds=delivery.wake_after_seconds,
+            last_epoch=last_epoch,
+        )
+
+    def _deliver(self, delivery: Delivery, outputs: list[Output]) -> int:
+        """Push what was read through the edges; returns the highest epoch of it."""
         if delivery.dead is not None:
-            epoch = _dead_epoch(delivery.pieces, delivery.open_epoch)
+            # the lowest epoch that is surely still open
+            epoch = delivery.pieces[0].epoch if delivery.pieces else self._open_epoch
             self.edges.dead(epoch, self.slice_id.vertex, delivery.dead, outputs)
         for piece in delivery.pieces:
             with _Blame(self.slice_id, piece.epoch):
                 self.edges.push(piece.epoch, self._positioned(piece), outputs)
         with _Blame(self.slice_id, delivery.open_epoch):
             self.edges.end(delivery.open_epoch, outputs)
-        self._count(delivery.rows_read, outputs)
-        return WorkResult(
-            outputs=tuple(outputs),
-            open_epoch=delivery.open_epoch,
-            exhausted=delivery.exhausted,
-            wake_after_seconds=delivery.wake_after_seconds,
-            last_epoch=max((piece.epoch for piece in delivery.pieces), default=BEGINNING),
-        )
+        if delivery.open_epoch not in (BEGINNING, INFINITY):
+            self._open_epoch = delivery.open_epoch
+        self.counters.rows_in += delivery.rows_read
+        return max((piece.epoch for piece in delivery.pieces), default=BEGINNING)
 
     def _positioned(self, piece: Piece) -> pa.RecordBatch:
         if not self.carries_order:
@@ -136,8 +151,7 @@ class SourceProcessor:
         names += [FILE_COLUMN, ROW_COLUMN]
         return pa.record_batch(columns, names=names)
 
-    def _count(self, rows_read: int, outputs: list[Output]) -> None:
-        self.counters.rows_in += rows_read
+    def _count(self, outputs: list[Output]) -> None:
         self.counters.batches_in += 1
         self.counters.rows_out += sum(output.rows for output in outputs)
         self.counters.rows_dead = self.edges.rows_dead
@@ -314,14 +328,6 @@ class OperatorProcessor:
 
     def close(self) -> None:
         self.memory.spill.close()
-
-
-def _dead_epoch(pieces: tuple[Piece, ...], open_epoch: int) -> int:
-    """The epoch in which a delivery's dead rows leave: the lowest that is surely still open."""
-    if pieces:
-        return pieces[0].epoch
-    assert open_epoch != INFINITY, "dead rows come with or before the last piece"
-    return open_epoch
 
 
 class _Blame:

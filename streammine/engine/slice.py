@@ -11,7 +11,8 @@ House rules
 * Output of an epoch leaves before its end does; the end of an epoch is sent once all epochs up to it are
   processed; credit is granted by the same number. So "processed", "ended" and "credited" never differ.
 * While a frame waits for credit, the slice neither reads nor closes: what is held stays bounded by the
-  output of one run of work.
+  output of one run of work. But a source whose rows are out of order reads on until it has ended the
+  epoch that the receiver waits for; nobody else could end it.
 
 Phases::
 
@@ -58,6 +59,7 @@ from streammine.model.frames import FrameKind
 from streammine.model.ids import SliceId
 
 ACCUMULATIONS_PER_RUN = 64
+READS_PER_RUN = 4
 HISTORY_LENGTH = 32
 
 
@@ -160,7 +162,7 @@ class SliceMachine:
         result = stimulus.result
         if self.is_source:
             return self._read_done(result)
-        self._emit(result)
+        self._emit(result, INFINITY)
         for epoch in result.closed:
             self.frontier.closed(epoch, result.due)
         if result.finished:
@@ -179,7 +181,7 @@ class SliceMachine:
         self.last_epoch = max(self.last_epoch, result.last_epoch)
         lowest = min((output.epoch for output in result.outputs), default=INFINITY)
         self._end(min(lowest, result.open_epoch))
-        self._emit(result)
+        self._emit(result, result.open_epoch)
         self._end(result.open_epoch)
         self.processed_below = max(self.processed_below, result.open_epoch)
         self.exhausted = result.exhausted
@@ -223,14 +225,19 @@ class SliceMachine:
 
     # --- consequences -------------------------------------------------------------------------
 
-    def _emit(self, result: WorkResult) -> None:
-        """Queue outputs; between two epochs the lower one's end, so that it can be closed early."""
+    def _emit(self, result: WorkResult, open_epoch: int) -> None:
+        """Queue outputs; between two epochs the lower one's end, so that it can be closed early.
+
+        Epochs from `open_epoch` on are not over yet.
+        """
         last = None
         for output in result.outputs:
             if last is not None and output.epoch > last:
-                self._end(output.epoch)
+                self._end(min(output.epoch, open_epoch))
             last = output.epoch
-            self.last_epoch = max(self.last_epoch, last)
+            if not self.is_source:
+                # a source has said which epochs hold rows; where its dead rows leave says nothing
+                self.last_epoch = max(self.last_epoch, last)
             self.outputs[output.channel].data(output.epoch, output.rows, output.body, output.nbytes)
 
     def _end(self, open_epoch: int) -> None:
@@ -270,8 +277,8 @@ class SliceMachine:
 
     @property
     def blocked(self) -> bool:
-        """Output waits for credit."""
-        return any(channel.held for channel in self.outputs.values())
+        """Output waits for credit, and not the credit for this slice."""
+        return any(channel.held and not channel.awaited for channel in self.outputs.values())
 
     def _schedule(self) -> list[Effect]:
         if self.busy or self.phase is not Phase.RUNNING:
@@ -287,7 +294,7 @@ class SliceMachine:
             return (Finish(self._final_epoch()),)
         if self.sleeping or self.blocked:
             return ()
-        return (Read(self.read_rows),)
+        return (Read(self.read_rows, READS_PER_RUN),)
 
     def _final_epoch(self) -> int:
         return 0 if self.last_epoch == BEGINNING else self.last_epoch + 1

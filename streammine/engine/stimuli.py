@@ -16,9 +16,10 @@ from streammine.model.frames import FrameHeader
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Take up to `rows` rows from the source."""
+    """Take up to `rows` rows from the source, up to `times` times as long as there are any."""
 
     rows: int
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

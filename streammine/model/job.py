@@ -52,7 +52,8 @@ class JobSpec:
     """A submitted job: the topology (JSON of the validated model) and its resolved sources.
 
     `base` is the folder that relative paths and user modules are found from. `code` holds cloudpickled
-    operators by name, accepted only with `code_signature` (HMAC-SHA256 with the cluster key).
+    operators by name, accepted only with `code_signature` (HMAC-SHA256 with the cluster key). `batch_rows`
+    is the most that a source reads at once; it never changes the result.
     """
 
     topology: dict[str, Any]
@@ -63,6 +64,7 @@ class JobSpec:
     targets: dict[str, SinkTarget]
     code: dict[str, bytes] = field(default_factory=dict)
     code_signature: bytes = b""
+    batch_rows: int | None = None
 
     # bytes stand in JSON as base64
     __pydantic_config__ = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")

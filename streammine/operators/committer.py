@@ -1,10 +1,10 @@
 """The committer: the one slice of a sink that decides what is output.
 
 It collects the file records of all sink slices and writes one manifest per group of epochs, in
-ascending order, when all the rows that the slices announced for the group are in files. Nothing
-else makes a row visible. Its first act is the seal of its generation, written when the first
-epoch is over: a job that fails before that leaves the folder as it found it. See
-`streammine.model.manifest` for the documents.
+ascending order, when the group's last epoch is over on all slices. Nothing else makes a row
+visible. Its first act is the seal of its generation, written when the first epoch is over: a job
+that fails before that leaves the folder as it found it. See `streammine.model.manifest` for the
+documents.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ from streammine.operators.sinks import FILE_RECORD, SinkAccumulator
 
 @dataclass
 class _Group:
-    """What is known of a group of epochs that is not committed yet."""
+    """The files of a group of epochs that is not committed yet, with slice and number."""
 
-    announced: int = 0
-    written: int = 0
     files: list[tuple[int, int, WrittenFile]] = field(default_factory=list)
 
 
@@ -114,7 +112,7 @@ class CommitOperator:
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
-        """Take the records of an epoch and commit the groups that are complete by it."""
+        """Take the records of an epoch and commit the groups that are over by it."""
         self.start()
         (records,) = accumulators
         assert isinstance(records, SinkAccumulator)
@@ -123,24 +121,25 @@ class CommitOperator:
             for record in batch.to_pylist():
                 self._take(record)
         for number in sorted(self._groups):
-            group = self._groups[number]
-            over = (number + 1) * self._every - 1 <= epoch.epoch
-            if not over or group.announced != group.written:
+            if self._last_of(number) > epoch.epoch:
                 break
-            self._commit(number, epoch.watermark, epoch.epoch)
+            self._commit(number, epoch.watermark)
         return ()
 
+    def _last_of(self, number: int) -> int:
+        return (number + 1) * self._every - 1
+
+    @property
+    def due_epoch(self) -> int | None:
+        """The last epoch of the lowest group that has files."""
+        return self._last_of(min(self._groups)) if self._groups else None
+
     def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
-        """The input is over: commit the rest and say that nothing follows."""
+        """The input is over: say that nothing follows."""
         self.start()
         if self.finished:
             return ()
-        for number in sorted(self._groups):
-            group = self._groups[number]
-            assert group.announced == group.written, (
-                f"{self.name}: group {number} ended with {group.written} of {group.announced} rows"
-            )
-            self._commit(number, epoch.watermark, epoch.epoch)
+        assert not self._groups, f"{self.name}: groups {sorted(self._groups)} are not committed"
         last = epoch.epoch if self.last_epoch is None else max(self.last_epoch, epoch.epoch)
         self._append(last, last, epoch.watermark, (), finished=True)
         self.finished = True
@@ -167,20 +166,13 @@ class CommitOperator:
         self.finished = self._tip.finished
 
     def _take(self, record: dict[str, Any]) -> None:
-        """Note what a record says, group by group. Committed groups are known already."""
-        by_group: dict[int, int] = {}
-        for epoch, rows in zip(record["epochs"], record["rows"], strict=True):
-            number = epoch // self._every
-            by_group[number] = by_group.get(number, 0) + rows
-        assert len(by_group) == 1, f"a file holds epochs of one group, not {record['epochs']}"
-        ((number, rows),) = by_group.items()
+        """Note a file. Those of committed groups are known already."""
+        numbers = {epoch // self._every for epoch in record["epochs"]}
+        assert len(numbers) == 1, f"a file holds epochs of one group, not {record['epochs']}"
+        (number,) = numbers
         if self.last_epoch is not None and number <= self.last_epoch // self._every:
             return
         group = self._groups.setdefault(number, _Group())
-        if record["name"] is None:
-            group.announced += rows
-            return
-        group.written += rows
         written = WrittenFile(
             record["name"],
             tuple(record["epochs"]),
@@ -190,13 +182,11 @@ class CommitOperator:
         )
         group.files.append((record["slice"], record["number"], written))
 
-    def _commit(self, number: int, watermark: int, closed: int) -> None:
+    def _commit(self, number: int, watermark: int) -> None:
         group = self._groups.pop(number)
-        first = number * self._every
-        # At the end of the input a group may be over before its last epoch.
-        last = min(first + self._every - 1, closed)
         files = sorted(group.files, key=lambda one: one[:2])
-        self._append(first, last, watermark, tuple(file for _, _, file in files))
+        files_in_order = tuple(file for _, _, file in files)
+        self._append(number * self._every, self._last_of(number), watermark, files_in_order)
 
     def _append(
         self,

@@ -5,10 +5,8 @@ them as a file when the group is over, or earlier when they outgrow memory. A fi
 until a manifest names it (see `streammine.model.manifest`), so a slice may write as often as it
 is restarted.
 
-To the committer go two kinds of records. For each epoch that has rows, one without a name leaves
-at once and says how many; for each file, one that says how many of which epochs it holds. Where
-epoch numbers have gaps a slice may learn only in a later epoch that a group is over. The first
-kind tells the committer to wait for the file then.
+A group's last epoch is due as soon as the group has rows, so it is closed on every slice even
+where it is empty itself, and all files of a group are known to the committer by its end.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streammine.model.canonical import canonical_order
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
 from streammine.model.manifest import checksum
 from streammine.operators.file_formats import SUFFIXES, encode_file, require_writable
@@ -27,7 +24,7 @@ FILE_RECORD = pa.schema(
     [
         pa.field("slice", pa.int32(), nullable=False),
         pa.field("number", pa.int64(), nullable=False),
-        pa.field("name", pa.string()),
+        pa.field("name", pa.string(), nullable=False),
         pa.field("epochs", pa.list_(pa.int64()), nullable=False),
         pa.field("rows", pa.list_(pa.int64()), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
@@ -44,10 +41,8 @@ FILE_BYTES = 256 << 20
 class SinkSettings:
     """What all slices of a sink share.
 
-    `columns` are the visible columns that are written. `order` names, for an ordered sink, the
-    columns (hidden or visible) that order the rows of an epoch; without it they are written as
-    they come. `every` is the number of epochs in a group; `run` the number of this run in the
-    sink's folder.
+    `columns` are the columns that are written, rows as they come. `every` is the number of epochs
+    in a group; `run` the number of this run in the sink's folder.
     """
 
     name: str
@@ -55,7 +50,6 @@ class SinkSettings:
     columns: pa.Schema
     run: int
     every: int = 1
-    order: tuple[str, ...] = ()
     file_bytes: int = FILE_BYTES
 
 
@@ -106,7 +100,6 @@ class SinkOperator:
         self._slice = slice_index
         self._generation = generation
         self._files = 0
-        self._group: int | None = None
         self._batches: list[pa.RecordBatch] = []
         self._epochs: list[int] = []
         self._rows: list[int] = []
@@ -125,43 +118,34 @@ class SinkOperator:
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
-        """Take an epoch's rows; write a file if a group is over by it."""
-        group = epoch.epoch // self._settings.every
-        records = [] if self._group == group else self._write()
-        self._group = group
+        """Take an epoch's rows; write a file if its group is over by it."""
         (rows,) = accumulators
         assert isinstance(rows, SinkAccumulator)
         if rows.batches:
-            records.append(self._take(epoch.epoch, rows))
-            if self._nbytes >= self._settings.file_bytes:
-                records += self._write()
-        if (epoch.epoch + 1) % self._settings.every == 0:
-            records += self._write()
-        return _batches(records)
+            self._take(epoch.epoch, rows)
+        over = (epoch.epoch + 1) % self._settings.every == 0
+        if not over and self._nbytes < self._settings.file_bytes:
+            return ()
+        records = self._write()
+        return [pa.RecordBatch.from_pylist(records, schema=FILE_RECORD)] if records else ()
 
-    def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
-        """The input is over: the open group is written."""
-        return _batches(self._write())
+    @property
+    def due_epoch(self) -> int | None:
+        """The last epoch of the group that rows wait in."""
+        if not self._epochs:
+            return None
+        every = self._settings.every
+        return (self._epochs[0] // every + 1) * every - 1
 
     @property
     def state_nbytes(self) -> int:
         return self._nbytes
 
-    def _take(self, epoch: int, rows: SinkAccumulator) -> dict[str, object]:
-        batches = rows.batches
-        if self._settings.order:
-            table = pa.Table.from_batches(batches)
-            order = canonical_order(table, self._settings.order)
-            batches = table.take(pa.array(order)).combine_chunks().to_batches()
-        names = self._settings.columns.names
-        if batches[0].schema.names != names:
-            batches = [batch.select(names) for batch in batches]
-        count = sum(batch.num_rows for batch in batches)
-        self._batches += batches
+    def _take(self, epoch: int, rows: SinkAccumulator) -> None:
+        self._batches += rows.batches
         self._epochs.append(epoch)
-        self._rows.append(count)
+        self._rows.append(sum(batch.num_rows for batch in rows.batches))
         self._nbytes += rows.nbytes
-        return self._record(None, [epoch], [count], 0, "")
 
     def _write(self) -> list[dict[str, object]]:
         """Write what is in memory: one file, or several of about `file_bytes` each."""
@@ -199,23 +183,13 @@ class SinkOperator:
         self._store.put(name, data)
         self.rows_written += table.num_rows
         self.bytes_written += data.size
-        record = self._record(name, epochs, rows, data.size, checksum(data))
         self._files += 1
-        return record
-
-    def _record(
-        self, name: str | None, epochs: list[int], rows: list[int], size: int, check: str
-    ) -> dict[str, object]:
         return {
             "slice": self._slice,
-            "number": self._files,
+            "number": self._files - 1,
             "name": name,
             "epochs": epochs,
             "rows": rows,
-            "bytes": size,
-            "checksum": check,
+            "bytes": data.size,
+            "checksum": checksum(data),
         }
-
-
-def _batches(records: list[dict[str, object]]) -> list[pa.RecordBatch]:
-    return [pa.RecordBatch.from_pylist(records, schema=FILE_RECORD)] if records else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -15,13 +16,23 @@ from streammine.model import control
 from streammine.model.coordination import CoordinationEvent, JobEnded, Member, MembersChanged
 from streammine.model.errors import ClusterError
 from streammine.model.job import JobOutcome, JobSpec
-from streammine.model.job_codec import decode_outcome, encode_spec
+from streammine.model.job_codec import decode_outcome, decode_spec, encode_spec
 from streammine.runtime.cluster import ClusterAddress
 from streammine.runtime.control_client import ControlClient
 from streammine.runtime.coordinator import Coordinator
 
 JOIN_SECONDS = 60.0
+ANSWER_SECONDS = 5.0
 EVENTS_KEPT = 10_000
+
+
+@dataclass(frozen=True)
+class KnownJob:
+    """A job that the cluster keeps; `outcome` is None while it runs."""
+
+    number: int
+    name: str
+    outcome: JobOutcome | None
 
 
 class Client:
@@ -85,9 +96,37 @@ class Client:
         assert isinstance(answer, control.StatusAnswer)
         return answer.payload
 
-    def stop(self, job: int, reason: str) -> None:
-        """Ask the manager to stop a job."""
+    def stop(self, job: int, reason: str, timeout_seconds: float = 10.0) -> JobOutcome:
+        """Have the manager stop a job and wait until it has ended, however it did.
+
+        Raises ClusterError when there is no such job, or it does not end in time.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        known = self._service.read_outcome(job)
+        if known is not None:
+            return decode_outcome(known)
         self._ask(control.StopRequest(job, reason))
+        while job not in self._outcomes:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ClusterError(f"job {job} was told to stop, and runs on after {timeout_seconds:g} s")
+            self._next_event(left)
+        return self._outcomes[job]
+
+    def jobs(self) -> list[KnownJob]:
+        """The jobs that the cluster keeps, by number: those that run, and the last that ended."""
+        known = []
+        for listing in self._service.jobs():
+            spec = decode_spec(self._service.read_job(listing.number))
+            outcome = self._service.read_outcome(listing.number)
+            known.append(
+                KnownJob(
+                    listing.number,
+                    str(spec.topology.get("name", "")),
+                    None if outcome is None else decode_outcome(outcome),
+                )
+            )
+        return known
 
     def _ask(self, request: control.ControlMessage) -> control.ControlMessage:
         while self._next_event(0):
@@ -99,7 +138,7 @@ class Client:
             if self._control is not None:
                 self._control.close()
             self._control = ControlClient(endpoint, self.keys)
-        answer = control.decode(self._control.request(control.encode(request), 5.0))
+        answer = control.decode(self._control.request(control.encode(request), ANSWER_SECONDS))
         if isinstance(answer, control.ErrorAnswer):
             raise ClusterError(answer.message)
         return answer

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from streammine.model.errors import ClusterError
-from streammine.runtime.endpoints import SocketFolder
+from streammine.runtime import scratch
+from streammine.runtime.coordinator import Coordinator
+from streammine.runtime.endpoints import SocketFolder, is_loopback
+from streammine.runtime.java import find_java
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.processes import ChildProcess, close_all
 from streammine.runtime.zookeeper import ZooKeeperServer
 
 KEY_FILE = "cluster.key"
+ADDRESS_FOLLOWS = "-"
+"""A node's `--zookeeper`: the address comes as the first line of its standard input."""
+
+REACH_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,8 @@ class ClusterAddress:
 class LocalCluster:
     """`nodes` node processes with `threads` workers each; cores are shared out when it is None.
 
-    `zookeeper` is "HOST:PORT,…" of an ensemble to use, or None to start one.
+    `zookeeper` is "HOST:PORT,…" of an ensemble to use, or None to start one. Nodes talk over Unix
+    sockets, or, with `listen`, over TCP on that host.
     """
 
     def __init__(
@@ -47,19 +54,23 @@ class LocalCluster:
         zookeeper: str | None = None,
         threads: int | None = None,
         folder: Path | None = None,
+        listen: str | None = None,
     ) -> None:
         assert nodes > 0
         self.nodes = nodes
         self.threads = threads or max(1, (os.cpu_count() or 1) // nodes)
-        self._own_folder = folder is None
-        self.folder = Path(tempfile.mkdtemp(prefix="streammine-")) if folder is None else folder
+        self._own_folder = scratch.ScratchFolder() if folder is None else None
+        self.folder = folder if self._own_folder is None else self._own_folder.path
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.name = f"run-{secrets.token_hex(6)}"
+        self.processes: dict[str, ChildProcess] = {}
         self._zookeeper = zookeeper
+        self._listen = listen
         self._keys = ClusterKeys.create()
         self._server: ZooKeeperServer | None = None
         self._sockets: SocketFolder | None = None
-        self.processes: dict[str, ChildProcess] = {}
+        self._numbered = 0
+        self._reached = False
 
     @property
     def address(self) -> ClusterAddress:
@@ -69,63 +80,146 @@ class LocalCluster:
             hosts = self._server.hosts
         return ClusterAddress(hosts, self.name, self.folder / KEY_FILE)
 
+    @property
+    def greeting(self) -> str:
+        """What is said while it starts."""
+        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        return f"starting {nodes}" if self._zookeeper else f"starting ZooKeeper and {nodes}"
+
     def sign(self, data: bytes) -> bytes:
         """The cluster key's signature, by which nodes accept code."""
         return self._keys.sign(data)
 
+    def require_parts(self) -> None:
+        """Raises ClusterError when ZooKeeper, or the Java to run it, is not there."""
+        if self._zookeeper is None:
+            find_java()
+        elif not self._reached:
+            with self._service(self._zookeeper):
+                self._reached = True
+
     def start(self) -> None:
         """Start everything; nodes are on their way when it returns. Raises ClusterError."""
+        self.require_parts()
         self._keys.save(self.folder / KEY_FILE)
+        if self._listen is None:
+            self._sockets = SocketFolder(self.folder)
+            scratch.guard(self._sockets.path)
+        # Nodes load their libraries while ZooKeeper starts; where it listens they learn afterwards.
+        for _ in range(self.nodes):
+            self._spawn_node()
         if self._zookeeper is None:
             self._server = ZooKeeperServer(self.folder / "zookeeper")
             self._server.start()
-        self._sockets = SocketFolder(self.folder)
-        for number in range(1, self.nodes + 1):
-            self.start_node(f"node-{number}")
+        for process in self.processes.values():
+            process.say(self.address.zookeeper)
 
-    def start_node(self, name: str) -> None:
-        """Start one more node process."""
-        assert self._sockets is not None
+    def start_node(self) -> str:
+        """Start one more node process in the running cluster; gives its name."""
+        process = self._spawn_node()
+        process.say(self.address.zookeeper)
+        return process.name
+
+    def _spawn_node(self) -> ChildProcess:
+        # A name is never used again: the session of a node that died may outlive it.
+        self._numbered += 1
+        name = f"node-{self._numbered}"
         command = [
             sys.executable,
             "-m",
             "streammine.cli.main",
             "node",
             *("--name", name),
-            *("--zookeeper", self.address.zookeeper),
+            *("--zookeeper", ADDRESS_FOLLOWS),
             *("--cluster", self.name),
             *("--keys", str(self.folder / KEY_FILE)),
-            *("--sockets", str(self._sockets.path)),
+            *self._where(),
             *("--folder", str(self.folder / name)),
             *("--threads", str(self.threads)),
         ]
-        environment = dict(os.environ)
-        # libraries that size their thread pools by the machine would fight over its cores
-        for variable in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
-            environment[variable] = str(self.threads)
-        self.processes[name] = ChildProcess(
-            name, command, self.folder / f"{name}.log", environment=environment
+        process = ChildProcess(
+            name,
+            command,
+            self.folder / f"{name}.log",
+            environment=_environment(self.threads),
+            listens=True,
         )
+        self.processes[name] = process
+        return process
+
+    def _where(self) -> tuple[str, str]:
+        if self._listen is not None:
+            return ("--listen", self._listen)
+        assert self._sockets is not None
+        return ("--sockets", str(self._sockets.path))
 
     def check(self) -> None:
-        """Raises ClusterError, with the end of its log, when a node process has ended."""
-        for name, process in self.processes.items():
-            code = process.exit_code
-            if code is not None:
+        """Raises ClusterError, with the end of its log, when a node process has ended.
+
+        A ZooKeeper of our own that died is started again; sessions live on.
+        """
+        self.revive_server()
+        for process in self.processes.values():
+            if process.exit_code is not None:
                 raise ClusterError(
-                    f"{name} ended with exit code {code}:\n{process.output_tail()}".rstrip()
+                    f"{process.ending()} while it hosted slices of the job; the job's output up to "
+                    f"the last committed epoch is intact, run it again\n{process.output_tail()}"
+                    .rstrip()
                 )
+
+    def revive_server(self) -> bool:
+        """Start a ZooKeeper of our own again when it died; whether it had. Raises ClusterError."""
+        if self._server is None or self._server.running:
+            return False
+        self._server.start()
+        return True
+
+    def bury_nodes(self) -> list[str]:
+        """Forget the node processes that have ended; how each did, with the end of its log."""
+        ended = [process for process in self.processes.values() if process.exit_code is not None]
+        lines = []
+        for process in ended:
+            lines.append(f"{process.ending()}\n{process.output_tail()}".rstrip())
+            del self.processes[process.name]
+            process.close()
+        return lines
+
+    @property
+    def watched(self) -> list[ChildProcess]:
+        """The processes; `select` finds those readable that have ended."""
+        server = [] if self._server is None else [self._server.process]
+        return [*server, *self.processes.values()]
 
     def close(self) -> None:
         """End every process and remove every file."""
         close_all(list(self.processes.values()))
         self.processes.clear()
         if self._server is not None:
-            self._server.close()
+            self._server.discard()
+            self._server = None
+        elif self._reached and self._zookeeper is not None:
+            self._forget(self._zookeeper)
         if self._sockets is not None:
             self._sockets.close()
-        if self._own_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            scratch.release(self._sockets.path)
+            self._sockets = None
+        if self._own_folder is not None:
+            self._own_folder.close()
+
+    def _service(self, hosts: str) -> Coordinator:
+        service = Coordinator(hosts, self.name, self._keys.zookeeper_secret, lambda event: None)
+        service.start(REACH_SECONDS, watch=False)
+        return service
+
+    def _forget(self, hosts: str) -> None:
+        """Remove our paths from an ensemble that others use, too."""
+        self._reached = False
+        try:
+            with self._service(hosts) as service:
+                service.remove_cluster()
+        except ClusterError:
+            # It can't be reached any more. The paths do no harm: their names are never used again.
+            return
 
     def __enter__(self) -> LocalCluster:
         return self
@@ -137,3 +231,27 @@ class LocalCluster:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def require_listening(host: str | None, zookeeper: str | None) -> None:
+    """Raises ClusterError when nodes on `host` could be reached from elsewhere but ZooKeeper not."""
+    if host is not None and zookeeper is None and not is_loopback(host):
+        raise ClusterError(
+            f"nodes that listen on {host} need a ZooKeeper that their peers reach, too, and an own "
+            "one listens on this machine alone: give --zookeeper HOST:PORT, or --listen 127.0.0.1"
+        )
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """This process's, with this package found, and with thread pools of the node's size.
+
+    Libraries that size their pools by the machine would fight over its cores.
+    """
+    sizes: Sequence[str] = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+    package = str(Path(__file__).parents[2])
+    paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        **dict.fromkeys(sizes, str(threads)),
+    }

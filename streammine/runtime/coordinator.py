@@ -240,6 +240,10 @@ class Coordinator:
         except NoNodeError:
             raise ClusterError(f"there is no job {job}") from None
 
+    def remove_cluster(self) -> None:
+        """Remove the cluster's paths with all members and jobs, for when it is over for good."""
+        self._remove_quietly(self._paths.base)
+
     def close(self) -> None:
         """End the session, and the membership with it. No event is told afterwards.
 

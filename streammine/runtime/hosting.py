@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streammine.assembly import CompiledJob, Environment
+from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment
 from streammine.engine.processor import Processor, SourceProcessor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import CloseEpoch, Finish, Work, WorkResult
@@ -110,6 +110,7 @@ class HostedJob:
             open_store=open_store,
             targets=self.spec.targets,
             open_spill=lambda: FileSpill(self.folder),
+            read_rows=self.spec.batch_rows or DEFAULT_READ_ROWS,
         )
 
     def decode(self, channel: int, body: pa.Buffer | None) -> pa.RecordBatch | None:

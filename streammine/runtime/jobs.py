@@ -1,9 +1,8 @@
-"""One job from topology to outcome on a cluster of its own: what `streammine run` and `Topology.run` do."""
+"""One job from topology to outcome, on a cluster made for it or on one that is up."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +15,12 @@ from streammine.model.topology import Topology
 from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
 from streammine.runtime.output import Tail
+from streammine.runtime.scratch import ScratchFolder
+from streammine.runtime.standing import StandingCluster
 from streammine.runtime.submission import Submission, prepare_submission
+
+STOP_SECONDS = 10.0
+NO_MANAGER_PHASE = "waiting for a node that answers"
 
 
 class Watcher(Protocol):
@@ -48,9 +52,10 @@ class Unwatched:
 
 
 class JobRun:
-    """A cluster made for one topology. As a context manager it leaves nothing behind.
+    """One job. As a context manager it leaves nothing behind.
 
-    `base` is the folder of relative paths and user modules.
+    `base` is the folder of relative paths and user modules. Without `cluster` one is made for the job,
+    with `nodes` processes and the ensemble `zookeeper`, or an own one; a given one stays as it is.
     """
 
     def __init__(
@@ -63,17 +68,19 @@ class JobRun:
         master: str | None = None,
         overwrite: bool = False,
         watcher: Watcher | None = None,
+        cluster: StandingCluster | None = None,
     ) -> None:
         self.topology = topology
         self.base = base
         self.master = master
         self.overwrite = overwrite
+        self.nodes = nodes or topology.nodes
         self.watcher = watcher or Unwatched()
-        self.scratch = Path(tempfile.mkdtemp(prefix="streammine-"))
-        self.cluster = LocalCluster(
-            nodes or topology.nodes, zookeeper, folder=self.scratch / "cluster"
-        )
         self.submission: Submission | None = None
+        self._scratch = ScratchFolder() if cluster is None else cluster.new_scratch()
+        self.cluster = cluster or LocalCluster(
+            self.nodes, zookeeper, folder=self._scratch.path / "cluster"
+        )
 
     def prepare(self) -> Submission:
         """Check everything and prepare logs. Raises what `prepare_submission` raises.
@@ -81,12 +88,13 @@ class JobRun:
         Spark and the cluster would fight over the cores, so nodes start after preparation.
         """
         self.watcher.phase("checking the topology and its sources")
+        self.cluster.require_parts()
         self.submission = prepare_submission(
             self.topology,
             self.base,
-            self.scratch,
+            self._scratch.path,
             sign=self.cluster.sign,
-            nodes=self.cluster.nodes,
+            nodes=self.nodes,
             overwrite=self.overwrite,
             progress=self.watcher.preparing,
             master=self.master,
@@ -94,30 +102,58 @@ class JobRun:
         return self.submission
 
     def run(self, consoles: Sequence[tuple[str, Tail]] = ()) -> JobOutcome:
-        """Start the cluster, run the job to its end. Raises ClusterError when a process dies."""
+        """Run the job to its end, starting the cluster first unless it is up.
+
+        Raises ClusterError when a process dies. However this call ends, the job has ended, too.
+        """
         submission = self.submission or self.prepare()
-        self.watcher.phase(f"starting ZooKeeper and {self.cluster.nodes} nodes")
+        self.watcher.phase(self.cluster.greeting)
         self.cluster.start()
         with Client(self.cluster.address) as client:
             client.wait_for_members(self.cluster.nodes, self.cluster.check)
-            self.watcher.phase("running")
             job = client.submit(submission.spec)
-
-            def look() -> None:
-                self.cluster.check()
-                try:
-                    self.watcher.status(submission, client.status(job))
-                except ClusterError:
-                    # no manager at this moment; the next look will find one
-                    self.watcher.phase("waiting for a manager")
-                self._show(consoles)
-
-            outcome = client.wait(job, look)
+            self.watcher.phase("running")
+            try:
+                outcome = self._watch(client, job, submission, consoles)
+            except BaseException:
+                self._abandon(client, job)
+                raise
             if outcome.status == "failed":
                 # a node that died says why in its log, which is more than its peers know
                 self.cluster.check()
         self._show(consoles)
         return outcome
+
+    def hand_over(self) -> int:
+        """Submit the job and leave it to the cluster; gives its number."""
+        submission = self.submission or self.prepare()
+        with Client(self.cluster.address) as client:
+            return client.submit(submission.spec)
+
+    def _watch(
+        self,
+        client: Client,
+        job: int,
+        submission: Submission,
+        consoles: Sequence[tuple[str, Tail]],
+    ) -> JobOutcome:
+        def look() -> None:
+            self.cluster.check()
+            try:
+                self.watcher.status(submission, client.status(job))
+            except ClusterError:
+                # the next look will find the node that manages then
+                self.watcher.phase(NO_MANAGER_PHASE)
+            self._show(consoles)
+
+        return client.wait(job, look)
+
+    def _abandon(self, client: Client, job: int) -> None:
+        """Stop the job in a cluster that goes on without us."""
+        if isinstance(self.cluster, StandingCluster):
+            # Why we leave matters more than that the cluster may not answer either.
+            with contextlib.suppress(ClusterError):
+                client.stop(job, "its user interrupted it", STOP_SECONDS)
 
     def _show(self, consoles: Sequence[tuple[str, Tail]]) -> None:
         for name, tail in consoles:
@@ -125,8 +161,9 @@ class JobRun:
                 self.watcher.table(name, epoch, table)
 
     def close(self) -> None:
+        """End what was made for the job, and remove its temporary files."""
         self.cluster.close()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._scratch.close()
 
     def __enter__(self) -> JobRun:
         return self

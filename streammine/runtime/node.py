@@ -1,15 +1,20 @@
 """The node process: sockets, coordinator, clock and worker threads around the pure `NodeMachine`.
 
-One thread runs the loop and owns sockets and machine. Workers and the coordinator's thread hand it what
-happened through one queue and wake it. Effects are performed in the order the machine gives them.
+The machine belongs to whoever holds the lock. The loop's thread owns the sockets and feeds in what comes
+from outside; a worker that has finished a slice's work feeds that in itself and performs what follows, so
+that work which leads to more work on this node never waits for another thread to wake up. What must
+leave by a socket it puts into the outbox, which the loop empties before it sends anything itself: effects
+happen in the order in which the machine gave them.
 """
 
 from __future__ import annotations
 
 import logging
 import queue
+import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -75,6 +80,9 @@ class Node:
         self.service: CoordinationService | None = None
         self.lost: str | None = None
         self._events: queue.SimpleQueue[Callable[[], NodeStimulus | None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._outbox: deque[machine.TransmitFrame | machine.TransmitControl] = deque()
+        self._loop_thread = 0
         self._timers: list[tuple[float, int, NodeStimulus]] = []
         self._numbers = count()
         self._next_heartbeat = 0.0
@@ -85,8 +93,8 @@ class Node:
             machine.Deploy: self._deploy,
             machine.Undeploy: self._undeploy,
             machine.Perform: self._work,
-            machine.TransmitFrame: self._transmit_frame,
-            machine.TransmitControl: self._transmit_control,
+            machine.TransmitFrame: self._transmit,
+            machine.TransmitControl: self._transmit,
             machine.WakeSlice: self._wake_slice,
             machine.DeclarePlan: self._declare_plan,
             machine.DeclareEnd: self._declare_end,
@@ -113,6 +121,7 @@ class Node:
     def run(self, service: CoordinationService) -> None:
         """Take part in the cluster until stopped. Raises ClusterError when membership is lost."""
         self.service = service
+        self._loop_thread = threading.get_ident()
         try:
             while not self._stopping:
                 self._turn()
@@ -125,21 +134,25 @@ class Node:
             raise ClusterError(self.lost)
 
     def _turn(self) -> None:
-        for received in self.transport.poll(self._wait_milliseconds()):
-            self._received(received)
+        received = self.transport.poll(self._wait_milliseconds())
+        self._empty_outbox()
+        for each in received:
+            self._received(each)
         for _ in range(self._events.qsize()):
             stimulus = self._events.get_nowait()()
             if stimulus is not None:
                 self._handle(stimulus)
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
-            self._handle(heappop(self._timers)[2])
+            with self._lock:
+                _, _, stimulus = heappop(self._timers)
+            self._handle(stimulus)
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             self._handle(machine.HeartbeatDue(self._load(), self._counters()))
 
     def _wait_milliseconds(self) -> int:
-        if not self._events.empty():
+        if self._outbox or not self._events.empty():
             return 0
         due = self._next_heartbeat
         if self._timers:
@@ -148,8 +161,19 @@ class Node:
         return min(LONGEST_WAIT_MILLISECONDS, -int(-wait * 1000 // 1))
 
     def _handle(self, stimulus: NodeStimulus) -> None:
-        for effect in self.machine.handle(stimulus):
-            self._perform[type(effect)](effect)
+        with self._lock:
+            for effect in self.machine.handle(stimulus):
+                self._perform[type(effect)](effect)
+
+    def _empty_outbox(self) -> None:
+        if self._outbox:
+            with self._lock:
+                self._send_outbox()
+
+    def _send_outbox(self) -> None:
+        """Send what workers left, oldest first. The caller is the loop and holds the lock."""
+        while self._outbox:
+            self._send(self._outbox.popleft())
 
     # --- what comes in --------------------------------------------------------------------------
 
@@ -244,11 +268,10 @@ class Node:
             try:
                 result = job.perform(effect.slice, effect.work)
                 counters = job.slices[effect.slice].counters()
-                done = machine.WorkFinished(effect.job, effect.slice, result, None, counters)
+                self._handle(machine.WorkFinished(effect.job, effect.slice, result, None, counters))
             except Exception as error:
                 failure = self._failure(error)
-                done = machine.WorkFinished(effect.job, effect.slice, None, failure)
-            self._post(lambda: done)
+                self._handle(machine.WorkFinished(effect.job, effect.slice, None, failure))
 
         self.workers.submit(job.slices[effect.slice].rank, task)
 
@@ -259,18 +282,30 @@ class Node:
         where = "".join(traceback.format_exception(error))
         return f"internal error on node {self.settings.name}: {error!r}\n{where}"
 
-    def _transmit_frame(self, effect: machine.TransmitFrame) -> None:
+    def _transmit(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:
+        if threading.get_ident() == self._loop_thread:
+            self._send_outbox()
+            self._send(effect)
+            return
+        self._outbox.append(effect)
+        if len(self._outbox) == 1:
+            self.transport.wake()
+
+    def _send(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:
+        """A send that is not taken is found by its receiver: as a gap, or by the next heartbeat."""
+        if isinstance(effect, machine.TransmitControl):
+            self.transport.send_control(effect.node, control.encode(effect.message))
+            return
         body = effect.frame.body
         data = body.serialize() if isinstance(body, pa.RecordBatch) else None
         self.transport.send_data(effect.node, effect.frame.header.encode(), data)
-
-    def _transmit_control(self, effect: machine.TransmitControl) -> None:
-        self.transport.send_control(effect.node, control.encode(effect.message))
 
     def _wake_slice(self, effect: machine.WakeSlice) -> None:
         due = time.monotonic() + effect.seconds
         woken = machine.SliceWoken(effect.job, effect.slice)
         heappush(self._timers, (due, next(self._numbers), woken))
+        if self._timers[0][2] is woken and threading.get_ident() != self._loop_thread:
+            self.transport.wake()
 
     def _sources_start(self, effect: machine.SourcesStart) -> None:
         self.jobs[effect.job].started_at = time.monotonic()

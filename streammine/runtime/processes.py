@@ -47,7 +47,8 @@ class ChildProcess:
     """A running child. `name` is for messages.
 
     `output` takes standard output and error: a file (appended to) or "pipe", which the caller reads
-    from `pipe` to its end. Raises ClusterError when the program can't be started at all.
+    from `pipe` to its end. With `listens` its standard input is what `say` writes; without, it has
+    none. Raises ClusterError when the program can't be started at all.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ChildProcess:
         output: Path | Literal["pipe"],
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        listens: bool = False,
     ) -> None:
         self.name = name
         self.command = tuple(command)
@@ -66,7 +68,7 @@ class ChildProcess:
         def spawn(stdout: int | IO[bytes]) -> subprocess.Popen[bytes]:
             return subprocess.Popen(
                 shim,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
@@ -97,6 +99,20 @@ class ChildProcess:
         """What the child writes; only where `output` is "pipe"."""
         assert self._process.stdout is not None
         return self._process.stdout
+
+    def say(self, line: str) -> None:
+        """Write a line to its standard input; only where it `listens`.
+
+        When it has ended already, nothing happens: its exit code tells.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+
+    def fileno(self) -> int:
+        """A descriptor that is ready to read once the process has ended; for `select`."""
+        return self._descriptor
 
     @property
     def exit_code(self) -> int | None:
@@ -135,10 +151,25 @@ class ChildProcess:
         finally:  # A second Ctrl-C while we wait must not leave it running.
             self.kill()
             os.close(self._descriptor)
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        stream.close()
             self._closed = True
             _living.discard(self)
+
+    def ending(self) -> str:
+        """How it ended, in words for a person; only after its end."""
+        code = self.exit_code
+        assert code is not None, f"{self.name} still runs"
+        if code >= 0:
+            return f"{self.name} ended with exit code {code}"
+        try:
+            signal_name = signal.Signals(-code).name
+        except ValueError:
+            signal_name = f"signal {-code}"
+        hint = " (by someone, or because memory ran out)" if -code == signal.SIGKILL else ""
+        return f"{self.name} was ended by {signal_name}{hint}"
 
     def output_tail(self, lines: int = 20) -> str:
         """The last lines of its output file, for messages."""

@@ -105,8 +105,13 @@ class ZooKeeperServer:
     @property
     def pid(self) -> int:
         """The server's process id. Only after `start`."""
+        return self.process.pid
+
+    @property
+    def process(self) -> ChildProcess:
+        """The server's process. Only after `start`."""
         assert self._process is not None, "started"
-        return self._process.pid
+        return self._process
 
     def start(self, timeout_seconds: float = 60.0) -> None:
         """Start it and wait until it answers. Raises ClusterError with the end of its log."""
@@ -136,10 +141,17 @@ class ZooKeeperServer:
             self._process.close(grace_seconds=3.0)
             self._process = None
 
+    def discard(self) -> None:
+        """End it at once, for when its folder is thrown away: nothing is left to be written."""
+        if self._process is not None:
+            self._process.kill()
+            self.close()
+
     def _command(self) -> list[str]:
         return [
             str(find_java()),
             *_JVM_OPTIONS,
+            f"-Djava.io.tmpdir={self.folder}",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
             "-cp",
             os.pathsep.join(str(jar) for jar in find_jars()),

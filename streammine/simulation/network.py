@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-
-import pyarrow as pa
+from typing import Any, TypeAlias
 
 from streammine.simulation.clock import VirtualClock
 from streammine.simulation.settings import SimulationSettings
 
 _PACES = (0.01, 0.1, 0.3, 1.0)
 
-Body = pa.Buffer | pa.RecordBatch | None
+Body: TypeAlias = Any
+"""A buffer, a record batch where nothing is serialised, or None."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from streammine.assembly import CompiledJob
 from streammine.engine import node as machine
 from streammine.engine.node import NodeMachine, NodeStimulus
 from streammine.engine.processor import Processor
+from streammine.engine.slice import SliceMachine
 from streammine.model import control
 from streammine.model.coordination import (
     CoordinationEvent,
@@ -135,7 +136,7 @@ class VirtualNode:
 
         self._world.work_later(deployed)
 
-    def _built(self, effect: machine.Deploy) -> tuple[machine.SliceMachine, ...]:
+    def _built(self, effect: machine.Deploy) -> tuple[SliceMachine, ...]:
         job = self.jobs[effect.job]
         machines = []
         environment = self._world.environment(job.compiled)

@@ -12,8 +12,8 @@ class SimulationSettings:
     `frame_loss` and `frame_duplication` are probabilities per data frame between two nodes; control
     messages and what stays inside a node are never lost. `read_rows` is the most that a source reads
     at once; the shell reads a random number up to it where `random_read_sizes` is set. `serialised`:
-    bodies cross the network as bytes. `channel_bytes` is the credit of all channels into one slice,
-    None for the engine's own. `quiet_limit_seconds`: without progress for so long a run is stuck.
+    bodies cross the network as bytes. `channel_budget_bytes` is the credit of each channel, None for
+    the engine's own. `quiet_limit_seconds`: without progress for so long a run is stuck.
     """
 
     network_delay_seconds: float = 0.01
@@ -26,7 +26,7 @@ class SimulationSettings:
     read_rows: int = 64
     random_read_sizes: bool = True
     serialised: bool = True
-    channel_bytes: int | None = None
+    channel_budget_bytes: int | None = None
     bag_memory_bytes: int = 256 << 20
     step_limit: int = 1_000_000
     quiet_limit_seconds: float = 30.0

@@ -56,10 +56,12 @@ def source_tables(
         try:
             return [_as_declared(table, declared or tables[0].schema) for table in tables]
         except (KeyError, pa.ArrowInvalid) as error:
-            raise InputError(f"source {name!r}: its tables don't fit its schema: {error}") from error
+            raise InputError(
+                f"source {name!r}: its tables don't fit its schema: {error}"
+            ) from error
     if isinstance(settings, GeneratorSource):
         kind = BUILT_IN.get(settings.generator) or load_object(settings.generator, ".")
-        generator = kind(**settings.with_)  # type: ignore[operator]
+        generator = kind(**settings.with_)
         batch = generator.rows(0, settings.rows, settings.seed)
         return [pa.Table.from_batches([batch], generator.schema)]
     raise InputError(f"source {name!r} is not a generator; give its rows in `inputs`")
@@ -112,7 +114,7 @@ def _by_time(
     started = before != BEGINNING
     closed_below = epoch.of_time(np.where(started, before - lateness_microseconds, 0))
     late = started & (epoch.of_time(times) < closed_below)
-    reasons = {place: "late: its epoch is closed" for place in np.flatnonzero(late).tolist()}
+    reasons = dict.fromkeys(np.flatnonzero(late).tolist(), "late: its epoch is closed")
     if usable is not None:
         missing = f"event time column '{epoch.column}' is missing"
         reasons |= dict.fromkeys(np.flatnonzero(~usable).tolist(), missing)

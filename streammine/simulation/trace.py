@@ -7,7 +7,6 @@ the process. So equal seeds give equal hashes in every process.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections import deque
 from collections.abc import Mapping
@@ -68,9 +67,13 @@ def text_of(value: Any) -> str:
     return f"{type(value).__name__}({fields})"
 
 
-@functools.cache
-def _fields(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(field.name for field in dataclasses.fields(kind))
+    return _FIELDS[kind]
 
 
 def _batch_text(batch: pa.RecordBatch) -> str:

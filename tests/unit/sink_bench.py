@@ -32,13 +32,12 @@ class Sink:
         generation: int = 0,
         every: int = 1,
         file_format: str = "parquet",
-        order: tuple[str, ...] = (),
         ordered: bool = False,
         file_bytes: int = 1 << 20,
         job: str = "job",
         name: str = "result",
     ) -> None:
-        settings = SinkSettings(name, file_format, schema, run, every, order, file_bytes)
+        settings = SinkSettings(name, file_format, schema, run, every, file_bytes)
         description = SinkDescription(job, name, file_format, schema, ordered)
         self.slices = [SinkOperator(settings, store, one, generation) for one in range(slices)]
         self.committer = CommitOperator(description, store, run, generation, every)
@@ -64,6 +63,12 @@ class Sink:
         self.commit(epoch, records)
 
     def finish(self, epoch: int) -> None:
-        records = [batch for one in self.slices for batch in one.flush(at(epoch))]
-        self.commit(epoch, records)
+        """The input is over: due epochs are closed in turn, as the engine does it."""
+        while (due := self.due()) is not None:
+            self.epoch(due)
         self.committer.flush(at(epoch))
+
+    def due(self) -> int | None:
+        """The next epoch that a slice or the committer wants closed."""
+        wanted = [one.due_epoch for one in (*self.slices, self.committer)]
+        return min((epoch for epoch in wanted if epoch is not None), default=None)

@@ -65,17 +65,17 @@ def test_negative_epochs_have_groups_too() -> None:
     assert visible(store) == {-3: [-3], -2: [-2], -1: [-1]}
 
 
-def test_a_slice_that_learns_late_that_a_group_is_over_holds_the_manifest_back() -> None:
-    # Groups of two. Slice 0 closes 4, then 7; slice 1 closes 4, 5, 6, 7. When the committer closes
-    # epoch 5, slice 0's row of epoch 4 is in no file yet.
+def test_a_groups_last_epoch_is_due_where_rows_wait() -> None:
+    # Groups of two. No slice has rows in epoch 5, yet epoch 4 becomes visible by its end.
     store = MemoryStore()
     sink = Sink(store, SCHEMA, slices=2, every=2)
-    sink.commit(4, sink.send(0, 4, rows(1)) + sink.send(1, 4, rows(2)))
-    sink.commit(5, sink.send(1, 5, rows(3)))
+    sink.epoch(4, rows(1), rows(2))
     assert visible(store) == {}
-    sink.commit(6, sink.send(1, 6, rows(4)))
-    sink.commit(7, sink.send(1, 7, []) + sink.send(0, 7, []))
-    assert visible(store) == {4: [1, 2], 5: [3], 6: [4]}
+    assert [one.due_epoch for one in sink.slices] == [5, 5]
+    sink.epoch(5)
+    assert visible(store) == {4: [1, 2]}
+    assert [one.due_epoch for one in sink.slices] == [None, None]
+    assert sink.committer.due_epoch is None
 
 
 def test_a_large_group_is_written_in_several_files() -> None:
@@ -90,23 +90,12 @@ def test_a_large_group_is_written_in_several_files() -> None:
     assert len(parts(store)) == 3 + 2
 
 
-def test_an_ordered_sink_sorts_by_hidden_columns_and_leaves_them_out() -> None:
-    store = MemoryStore()
-    sink = Sink(store, SCHEMA, order=("__time", "__row"), ordered=True)
-    physical = pa.schema([*SCHEMA, ("__time", pa.int64()), ("__row", pa.int64())])
-    first = pa.record_batch([[1, 2], [9, 3], [0, 1]], schema=physical)
-    second = pa.record_batch([[3, 4], [3, 9], [0, 0]], schema=physical)
-    sink.epoch(0, [first, second])
-    assert visible(store) == {0: [3, 2, 1, 4]}
-
-
 def test_records_say_what_is_in_a_file() -> None:
     store = MemoryStore()
     sink = Sink(store, SCHEMA)
     (batch,) = sink.send(0, 7, rows(1, 2))
     assert batch.schema.equals(FILE_RECORD)
-    announced, written = batch.to_pylist()
-    assert (announced["name"], announced["epochs"], announced["rows"]) == (None, [7], [2])
+    (written,) = batch.to_pylist()
     assert (written["name"], written["epochs"], written["rows"]) == (parts(store)[0], [7], [2])
     assert written["bytes"] == len(store.blobs[parts(store)[0]])
 

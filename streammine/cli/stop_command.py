@@ -1,0 +1,26 @@
+"""`streammine stop`: the end of one job of a cluster that is up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from streammine.cli.clusters import cluster_options
+from streammine.model.errors import ClusterError
+from streammine.runtime.client import Client
+from streammine.runtime.standing import StandingCluster, cluster_folder
+
+
+@click.command()
+@click.argument("job", type=click.IntRange(min=0))
+@cluster_options
+def stop(job: int, name: str | None, folder: Path | None) -> None:
+    """Stop JOB, a number that `streammine status` shows. What it has committed stays."""
+    cluster = StandingCluster(cluster_folder(name, folder))
+    with Client(cluster.address) as client:
+        client.wait_for_members(1, cluster.check)
+        outcome = client.stop(job, "stopped by its user")
+    if outcome.status != "stopped":
+        raise ClusterError(f"job {job} has {outcome.status} already")
+    click.echo(f"job {job} is stopped")

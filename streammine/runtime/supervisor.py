@@ -1,0 +1,181 @@
+"""The process behind `streammine up`: it owns ZooKeeper and the nodes, and they end with it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from streammine.model.errors import ClusterError
+from streammine.runtime import scratch
+from streammine.runtime.client import Client
+from streammine.runtime.cluster import LocalCluster
+from streammine.runtime.standing import LOG_FILE, ClusterState, held, is_up, write_state
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+END_SECONDS = 20.0
+READY = "ready"
+FASTEST_REPLACEMENT_SECONDS = 10.0
+"""Nodes that die younger than this die of something that a new one would die of as well."""
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What `streammine up` was asked for."""
+
+    nodes: int
+    zookeeper: str | None = None
+    threads: int | None = None
+    listen: str | None = None
+
+
+def start_supervisor(folder: Path, settings: ClusterSettings) -> None:
+    """Start a supervisor that outlives this process, and wait until its cluster is up.
+
+    Raises ClusterError with the reason when it isn't; then nothing is left.
+    """
+    reader, writer = os.pipe()
+    try:
+        with open(folder / LOG_FILE, "ab") as log:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    *("-m", "streammine.cli.main", "supervise"),
+                    *("--folder", str(folder)),
+                    *("--settings", json.dumps(asdict(settings))),
+                    *("--ready", str(writer)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                pass_fds=[writer],
+                start_new_session=True,
+            )
+    except OSError as error:
+        os.close(reader)
+        raise ClusterError(f"cannot start the cluster's supervisor: {error.strerror}") from None
+    finally:
+        os.close(writer)
+    with open(reader, encoding="utf-8") as answers:
+        try:
+            answer = answers.read()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if answer != READY:
+        process.wait()
+        scratch.remove(folder)
+        raise ClusterError(answer or f"the cluster's supervisor ended with {process.returncode}")
+    # It is to live on: not waiting for it is no mistake.
+    process.returncode = 0
+
+
+def end_supervisor(folder: Path, state: ClusterState) -> None:
+    """End a cluster that is up and wait until nothing is left of it. Raises ClusterError."""
+    try:
+        descriptor = os.pidfd_open(state.supervisor)
+    except ProcessLookupError:
+        return
+    try:
+        if not is_up(folder):
+            return
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        if not select.select([descriptor], [], [], END_SECONDS)[0]:
+            # Its children and its folder go with it, even so.
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            select.select([descriptor], [], [], END_SECONDS)
+    except PermissionError:
+        raise ClusterError(f"the cluster in {folder} belongs to another user") from None
+    finally:
+        os.close(descriptor)
+
+
+class Supervisor:
+    """Runs a cluster in `folder`, which it has to itself and removes at the end.
+
+    To be made and run in the main thread: SIGTERM and SIGINT end it.
+    """
+
+    def __init__(self, folder: Path, settings: ClusterSettings) -> None:
+        self.folder = folder
+        self.settings = settings
+        self._stopping = False
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Returns after a signal. `ready` is called when all nodes have joined.
+
+        Raises ClusterError when the cluster can't be started, or can't be kept up.
+        """
+        signal.set_wakeup_fd(self._woken.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        settings = self.settings
+        with held(self.folder):
+            scratch.guard(self.folder)
+            try:
+                with LocalCluster(
+                    settings.nodes,
+                    settings.zookeeper,
+                    settings.threads,
+                    folder=self.folder,
+                    listen=settings.listen,
+                ) as cluster:
+                    self._keep_up(cluster, ready)
+            finally:
+                scratch.remove(self.folder)
+                signal.set_wakeup_fd(-1)
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._stopping = True
+
+    def _keep_up(self, cluster: LocalCluster, ready: Callable[[], None]) -> None:
+        cluster.start()
+        with Client(cluster.address) as client:
+            client.wait_for_members(cluster.nodes, lambda: self._still_wanted(cluster))
+        address = cluster.address
+        write_state(
+            self.folder,
+            ClusterState(address.name, address.zookeeper, cluster.nodes, os.getpid()),
+        )
+        ready()
+        started_at = time.monotonic()
+        while not self._stopping:
+            self._wait(cluster)
+            if self._stopping:
+                return
+            if cluster.revive_server():
+                logger.warning("ZooKeeper died and was started again")
+            for line in cluster.bury_nodes():
+                now = time.monotonic()
+                if now - started_at < FASTEST_REPLACEMENT_SECONDS:
+                    logger.warning("%s; it lived too short to be replaced", line)
+                else:
+                    logger.warning("%s; %s takes its place", line, cluster.start_node())
+                    started_at = now
+
+    def _still_wanted(self, cluster: LocalCluster) -> None:
+        if self._stopping:
+            raise ClusterError("the cluster was told to end before it was up")
+        cluster.check()
+
+    def _wait(self, cluster: LocalCluster) -> None:
+        """Until a process has ended or a signal has come."""
+        watched = [self._wake, *cluster.watched]
+        if self._wake in select.select(watched, [], [], LOOK_SECONDS)[0]:
+            self._wake.recv(4096)

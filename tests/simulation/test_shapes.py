@@ -1,0 +1,161 @@
+"""Graphs of other shapes: diamonds, chains of windows, several sinks, generators, paced sources."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streammine import Topology
+from streammine.engine import slice as slices
+from streammine.engine.channel import OutputChannel
+from streammine.testing import (
+    SimulationError,
+    SimulationSettings,
+    assert_deterministic,
+    assert_rows,
+    simulate,
+)
+from tests.simulation import workloads
+
+
+def diamond() -> Topology:
+    """One source, two aggregates of it, joined again::
+
+                  +--> counts --+
+        readings -|             +--> both --> result
+                  +--> sums ----+
+    """
+    return (
+        Topology(name="diamond", epoch={"count": 20})
+        .source("readings", files="r.parquet", prepare="none", slices=2)
+        .operator("counts", input="readings", key="plug", aggregate={"count": "count()"}, slices=3)
+        .operator(
+            "sums",
+            input="readings",
+            key="plug",
+            aggregate={"total": "sum(watts)"},
+            slices=2,
+            combine=False,
+        )
+        .operator("both", join={"left": "counts", "right": "sums", "on": ["plug"]}, slices=2)
+        .sink("result", input="both", format="console")
+    )
+
+
+def readings(rows: int = 200) -> pa.Table:
+    random = Random(11)
+    plugs = [random.randrange(6) for _ in range(rows)]
+    return pa.table({"plug": plugs, "watts": [random.randrange(1000) for _ in range(rows)]})
+
+
+@pytest.mark.parametrize("budget_bytes", [1, 100, 1000])
+def test_a_diamond_with_hardly_any_credit_gets_to_its_end(budget_bytes: int) -> None:
+    table = readings()
+    counts: Counter[tuple[int, int]] = Counter()
+    sums: Counter[tuple[int, int]] = Counter()
+    for number, row in enumerate(table.to_pylist()):
+        counts[number // 20, row["plug"]] += 1
+        sums[number // 20, row["plug"]] += row["watts"]
+    expected = [
+        (epoch, plug, count, epoch, sums[epoch, plug]) for (epoch, plug), count in counts.items()
+    ]
+    for seed in range(12):
+        settings = SimulationSettings(channel_budget_bytes=budget_bytes, read_rows=50)
+        run = simulate(
+            diamond(), {"readings": table}, seed=seed, nodes=1 + seed % 4, settings=settings
+        )
+        assert_rows(run.table("result"), expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_over_epochs_into_another_window_and_two_sinks(seed: int) -> None:
+    tables = {"orders": workloads.orders_and_payments()["orders"]}
+    topology = (
+        Topology(name="windows", epoch={"time": "10s", "column": "ts"})
+        .source("orders", files="o.parquet", prepare="none")
+        .operator(
+            "counts", input="orders", key="id", aggregate={"count": "count()"}, window="30s"
+        )
+        .operator(
+            "most", input="counts", aggregate={"most": "max(count)"}, window="120s", slices=1
+        )
+        .sink("fine", input="counts", format="console", commit={"every": 4})
+        .sink("coarse", input="most", format="parquet", path="out")
+    )
+    counts: Counter[tuple[int, Any]] = Counter()
+    for row in tables["orders"].to_pylist():
+        counts[row["ts"] // 10 // 3 * 3 + 2, row["id"]] += 1
+    most: dict[int, int] = {}
+    for (epoch, _), count in counts.items():
+        window = epoch // 12 * 12 + 11
+        most[window] = max(most.get(window, 0), count)
+    settings = SimulationSettings(read_rows=11, frame_loss=0.05)
+    run = simulate(topology, tables, seed=seed, nodes=1 + seed % 3, settings=settings)
+    assert_rows(run.table("fine"), [(*key, count) for key, count in counts.items()])
+    assert_rows(run.table("coarse"), list(most.items()))
+
+
+def test_generators_need_no_input_and_floats_sum_up_to_the_same_bits() -> None:
+    topology = (
+        Topology(name="readings", epoch={"time": "1s", "column": "ts"})
+        .source("plugs", generator="readings", rows=600, seed=3, with_={"per_second": 60})
+        .operator("loads", input="plugs", filter="property = 1")
+        .operator(
+            "stats",
+            input="loads",
+            key=["house_id", "plug_id"],
+            aggregate={"mean": "mean(value)", "spread": "variance(value)"},
+            slices=3,
+        )
+        .sink("result", input="stats", format="console")
+    )
+    run = assert_deterministic(topology, seeds=range(8))
+    assert len(run.outputs["result"]) == 10
+
+
+def test_a_paced_source_gives_the_same_output_later() -> None:
+    lines = workloads.text()
+    fast = workloads.word_count()
+    sources = {"lines": {**fast.model_dump(mode="json")["sources"]["lines"], "rate": "20/s"}}
+    slow = Topology.model_validate({**fast.model_dump(mode="json"), "sources": sources})
+    inputs = {"lines": pa.table({"line": lines})}
+    first, second = simulate(fast, inputs), simulate(slow, inputs)
+    assert first.digest == second.digest
+    assert second.virtual_seconds > len(lines) / 20 > first.virtual_seconds
+
+
+def test_a_full_memory_sends_bags_to_the_disk_and_back() -> None:
+    lines = workloads.text()
+    topology = workloads.word_count(discipline="strict")
+    settings = SimulationSettings(bag_memory_bytes=64, read_rows=9)
+    run = simulate(topology, {"lines": pa.table({"line": lines})}, settings=settings)
+    assert sum(each["spilled_bytes"] for each in run.counters.values()) > 0
+    assert_rows(run.table("result"), workloads.counted_words(lines))
+
+
+def test_a_job_that_gets_stuck_fails_with_the_story_of_every_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # credit never arrives: what is held is held for ever
+    monkeypatch.setattr(OutputChannel, "credit", lambda self, frontier: None)
+    settings = SimulationSettings(channel_budget_bytes=1, read_rows=9)
+    inputs = {"lines": pa.table({"line": workloads.text()})}
+    with pytest.raises(SimulationError, match=r"(?s)stuck.*seed 7.*counts/0 running.*held"):
+        simulate(workloads.word_count(), inputs, seed=7, settings=settings)
+
+
+def test_a_broken_rule_fails_at_the_step_that_broke_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = slices.SliceMachine._schedule
+
+    def twice(self: slices.SliceMachine) -> Any:
+        effects = schedule(self)
+        return effects * 2
+
+    monkeypatch.setattr(slices.SliceMachine, "_schedule", twice)
+    inputs = {"lines": pa.table({"line": workloads.text()})}
+    with pytest.raises(SimulationError, match="two runs of work at a time"):
+        simulate(workloads.word_count(), inputs, seed=1)
