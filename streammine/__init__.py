@@ -40,7 +40,29 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)
+__all__ = [
+    "ClusterError",
+    "Context",
+    "InputError",
+    "JobFailedError",
+    "List",
+    "Map",
+    "Mapper",
+    "Operator",
+    "OutputError",
+    "Queue",
+    "Reducer",
+    "Result",
+    "StreammineError",
+    "Topology",
+    "TopologyError",
+    "UserCodeError",
+    "Value",
+    "output_files",
+    "read_output",
+    "read_topology",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -463,8 +463,21 @@ def _needed_columns(
         if wanted is None or wanted >= set(schema.names):
             needed[name] = None
         else:
-            needed[name] = tuple(each for each in schema.names if each in wanted)
+            found = tuple(each for each in schema.names if each in wanted)
+            needed[name] = found or (_narrowest(schema),)
     return needed
+
+
+def _narrowest(schema: pa.Schema) -> str:
+    """The column to read where none is needed: a batch without columns has no rows."""
+
+    def width_bits(field: pa.Field) -> int:
+        try:
+            return int(field.type.bit_width)
+        except ValueError:
+            return 1 << 31
+
+    return str(min(schema, key=width_bits).name)
 
 
 def _wanted_of(

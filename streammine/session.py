@@ -38,7 +38,8 @@ class Result:
     def epochs(self, sink: str) -> Iterator[tuple[int, pa.Table]]:
         """(epoch, its rows) of a sink's committed output, epochs ascending.
 
-        Raises LookupError for a sink without a path.
+        Rows of an epoch are in no particular order unless the sink is `ordered`. Raises
+        LookupError for a sink without a path.
         """
         return read_output(self._location(sink))
 

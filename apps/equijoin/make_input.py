@@ -29,7 +29,8 @@ def orders_and_payments(seed: int = SEED) -> tuple[list[tuple[int, ...]], list[t
         # random() gives the same numbers in every Python; randrange() does not promise it.
         return int(chance.random() * bound)
 
-    orders, payments = [], []
+    orders: list[tuple[int, ...]] = []
+    payments: list[tuple[int, ...]] = []
     for number in range(ORDERS):
         ts = START + number * SECONDS // ORDERS
         cents = 100 + below(50_000)

@@ -15,36 +15,41 @@ SEASONS = ("spring", "summer", "autumn", "winter")
 PARAGRAPHS_PER_SEASON = 150
 SEED = 2015
 
-_PEOPLE = (
+
+def _phrases(text: str) -> list[str]:
+    return text.split(",")
+
+
+_PEOPLE = _phrases(
     "the harbour master,the baker,a young clerk,the lighthouse keeper,an old sailor,the miller,"
     "the schoolteacher,a fisherman,the ferryman,a travelling merchant,the doctor,the clockmaker,"
     "a shepherd from the hills,the captain's daughter,the postman,the widow at the corner"
-).split(",")
-_DEEDS = (
+)
+_DEEDS = _phrases(
     "counted,mended,watched,sold,carried,painted,remembered,forgot,weighed,described,borrowed,"
     "measured,inspected,praised,collected,repaired,sorted,admired"
-).split(",")
-_THINGS = (
+)
+_THINGS = _phrases(
     "the nets,a crate of oranges,the northern beacon,every boat in the harbour,two barrels of salt,"
     "the morning letters,a broken compass,the church bell,the long stone pier,a map of the islands,"
     "the flour sacks,an unfinished letter,the tide tables,a basket of herring,the old copper lamp,"
     "a bundle of sailcloth,the ledger of the guild,three silver coins"
-).split(",")
-_PLACES = (
+)
+_PLACES = _phrases(
     "on the quay,behind the market hall,by the river mouth,at the foot of the tower,"
     "under the linden trees,in the narrow street,near the western gate,along the sea wall,"
     "beside the ferry landing,in the back room of the inn,on the highest roof,at the mill pond"
-).split(",")
-_TIMES = (
+)
+_TIMES = _phrases(
     "before sunrise,at noon,when the fog had lifted,after the evening bell,while the rain fell,"
     "as the tide turned,on market day,long after midnight,for the third time that week,"
     "without a single word,with great care,as if nothing had happened"
-).split(",")
-_REMARKS = (
+)
+_REMARKS = _phrases(
     "Nobody asked why.,The wind had turned to the east.,It was a day like any other.,"
     "The gulls were louder than usual.,There was still time.,The lamps were lit early.,"
     "That was the end of it.,The sea stayed calm."
-).split(",")
+)
 _WEATHER = {
     "spring": "mild,windy,bright,showery,fresh",
     "summer": "hot,still,cloudless,golden,dry",

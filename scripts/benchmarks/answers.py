@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.workloads import Workload
+from benchmarks.workloads import PLUG, Workload
 from streammine.runtime.output import read_output
 from streammine.runtime.stores import open_store
 
@@ -43,7 +45,9 @@ def compare(workload: Workload, engine: pa.Table, reference: pa.Table, name: str
             f"{name} {reference.column_names}"
         )
     order = [column for column in engine.column_names if column not in workload.floats]
-    left, right = (_sorted(table.select(engine.column_names), order) for table in (engine, reference))
+    left, right = (
+        _sorted(table.select(engine.column_names), order) for table in (engine, reference)
+    )
     for column in engine.column_names:
         ours, theirs = left[column], right[column].cast(engine.schema.field(column).type)
         if column in workload.floats:
@@ -67,12 +71,16 @@ def check_means(engine: pa.Table, readings: Path) -> None:
         rows = pq.read_table(
             readings, filters=[("ts", ">=", first), ("ts", "<", first + SECONDS_PER_EPOCH)]
         )
-        values: dict[tuple[int, int, int], list[float]] = {}
-        columns = (rows[name].to_pylist() for name in ("house_id", "household_id", "plug_id"))
-        for key, value in zip(zip(*columns), rows["value"].to_pylist()):
-            values.setdefault(key, []).append(value)
+        values: dict[tuple[int, ...], list[float]] = {}
+        for *key, value in _rows(rows, "value"):
+            values.setdefault(tuple(key), []).append(value)
         expected = {key: math.fsum(each) / len(each) for key, each in values.items()}
         ours = engine.filter(pc.equal(engine["epoch"], epoch))
-        keys = zip(*(ours[name].to_pylist() for name in ("house_id", "household_id", "plug_id")))
-        if dict(zip(keys, ours["mean"].to_pylist())) != expected:
+        if {tuple(key): mean for *key, mean in _rows(ours, "mean")} != expected:
             raise WrongAnswerError(f"readings: means of epoch {epoch} are not those of exact sums")
+
+
+def _rows(table: pa.Table, column: str) -> Iterator[tuple[Any, ...]]:
+    """(house, household, plug, value of the column), row by row."""
+    names = (*PLUG, column)
+    return zip(*(table[name].to_pylist() for name in names), strict=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -14,7 +12,7 @@ from streammine import JobFailedError, Topology
 from streammine.model.job import JobOutcome
 from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
-from streammine.runtime.results import Summary, summarize
+from streammine.runtime.results import run_seconds, summarize
 from streammine.runtime.submission import Submission, prepare_submission
 
 BASE = Path(__file__).resolve().parent.parent
@@ -23,11 +21,19 @@ BASE = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run. Its digest is made from the output when it is asked for."""
 
-    summary: Summary
     submission: Submission
     outcome: JobOutcome
+
+    @property
+    def seconds(self) -> float:
+        """From before the first input byte was opened to the last commit."""
+        return run_seconds(self.outcome)
+
+    def digest(self) -> str:
+        """The digest of the output as it lies in the sink's folder now."""
+        return summarize(self.submission, self.outcome, 0.0).output_digest
 
 
 class BenchmarkCluster:
@@ -46,36 +52,29 @@ class BenchmarkCluster:
     def run(
         self,
         topology: Topology,
-        *,
-        look: Callable[[], None] | None = None,
-        pause_seconds: float = 0.25,
+        base: Path = BASE,
+        batch_rows: int | None = None,
     ) -> Run:
-        """Run a job to its end. `look` is called about every `pause_seconds` meanwhile.
+        """Run a job to its end; JobFailedError tells why it failed.
 
-        Raises JobFailedError with the reason when it fails.
+        `base` is the folder of user modules and prepared logs, `batch_rows` the most that a source
+        reads at once.
         """
         assert self._client is not None, "start comes before run"
-        begin = time.monotonic()
         submission = prepare_submission(
             topology,
-            BASE,
+            base,
             self.scratch / "work",
             sign=self.local.sign,
             nodes=self.local.nodes,
             overwrite=True,
         )
-
-        def check() -> None:
-            self.local.check()
-            if look is not None:
-                look()
-
-        job = self._client.submit(submission.spec)
-        outcome = self._client.wait(job, check, pause_seconds)
+        job = self._client.submit(replace(submission.spec, batch_rows=batch_rows))
+        outcome = self._client.wait(job, self.local.check)
         if outcome.status != "finished":
             self.local.check()
             raise JobFailedError(outcome.reason or f"the job was {outcome.status}")
-        return Run(summarize(submission, outcome, time.monotonic() - begin), submission, outcome)
+        return Run(submission, outcome)
 
     def close(self) -> None:
         try:

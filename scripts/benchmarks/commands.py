@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
+from benchmarks import options
 from benchmarks.comparison import Plan, measure
+from benchmarks.digests import digests
+from benchmarks.latency import latency
+from benchmarks.memory import memory
+from benchmarks.ordering import ordering
 from benchmarks.programs import PROGRAMS
 from benchmarks.report import print_comparison
 from benchmarks.workloads import WORKLOADS, InputKind
-
-FOLDER = Path(__file__).resolve().parents[2] / "data" / "benchmarks"
-DISCIPLINES = click.Choice(["none", "epoch", "strict"])
-
-nodes_option = click.option(
-    "--nodes", type=click.IntRange(1, 64), default=2, show_default=True, help="Node processes."
-)
-slices_option = click.option(
-    "--slices", type=click.IntRange(1, 1000), default=2, show_default=True, help="Of every operator."
-)
-events_option = click.option(
-    "--events", type=click.IntRange(1), help="Events per stream; default: the full size."
-)
-folder_option = click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=FOLDER,
-    help="Where inputs are kept; default: data/benchmarks.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
 
 @click.group()
@@ -41,13 +24,13 @@ def benchmarks() -> None:
 
 def _comparison(name: str) -> None:
     @benchmarks.command(name, help=f"The engine against Polars and DuckDB on {name}.")
-    @nodes_option
-    @slices_option
-    @events_option
-    @folder_option
-    @json_option
+    @options.nodes
+    @options.slices
+    @options.events
+    @options.folder
+    @options.as_json
+    @options.discipline
     @click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
-    @click.option("--discipline", type=DISCIPLINES, help="Default: the planner's choice.")
     @click.option(
         "--input",
         "source",
@@ -104,3 +87,5 @@ def _comparison(name: str) -> None:
 
 for _name in WORKLOADS:
     _comparison(_name)
+for _command in (ordering, latency, memory, digests):
+    benchmarks.add_command(_command)

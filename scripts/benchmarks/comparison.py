@@ -11,7 +11,7 @@ from statistics import median
 import pyarrow.parquet as pq
 
 from benchmarks.answers import WrongAnswerError, check_means, compare, engine_answer
-from benchmarks.cluster import BenchmarkCluster
+from benchmarks.cluster import BASE, BenchmarkCluster
 from benchmarks.programs import PROGRAMS
 from benchmarks.references import Reference
 from benchmarks.workloads import InputKind, Settings, Workload
@@ -78,14 +78,15 @@ def measure(workload: Workload, plan: Plan) -> Measurement:
             rows=plan.rows,
         )
         topology = workload.topology(files, settings)
+        base = BASE if plan.rows else plan.folder
         cluster = stack.enter_context(BenchmarkCluster(plan.nodes))
         references = [
             stack.enter_context(Reference(name, workload.name, plan.threads)) for name in names
         ]
         for number in range(plan.runs + 1):
-            run = cluster.run(topology)
-            digests.add(run.summary.output_digest)
-            measured = {"engine": run.summary.seconds}
+            run = cluster.run(topology, base)
+            digests.add(run.digest())
+            measured = {"engine": run.seconds}
             for reference in references:
                 output = scratch / f"{reference.name}.parquet"
                 measured[reference.name] = reference.run(files, output)

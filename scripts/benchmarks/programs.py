@@ -86,7 +86,10 @@ def duckdb_program(workload: str, threads: int) -> Program:
     query = QUERIES[workload]
 
     def program(files: dict[str, str], output: str) -> None:
-        settings = {"threads": threads, "preserve_insertion_order": False}
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "threads": threads,
+            "preserve_insertion_order": False,
+        }
         with duckdb.connect(config=settings) as connection:
             quoted = {name: path.replace("'", "''") for name, path in files.items()}
             target = output.replace("'", "''")

@@ -29,7 +29,8 @@ class Reference:
 
     def run(self, files: dict[str, Path], output: Path) -> float:
         """Do the work once; gives its seconds. Raises RuntimeError when the program has ended."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         request = {
             "files": {name: str(path) for name, path in files.items()},
             "output": str(output),

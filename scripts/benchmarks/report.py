@@ -54,7 +54,9 @@ def print_comparison(measured: Measurement, as_json: bool) -> None:
             )
         )
     runs = len(measured.seconds["engine"])
-    print(f"{measured.workload.name}: {measured.events:,} events, {measured.nodes} nodes, {runs} runs")
+    print(
+        f"{measured.workload.name}: {measured.events:,} events, {measured.nodes} nodes, {runs} runs"
+    )
     print_table(("program", "median s", "range s", "events/s"), rows)
     unit = measured.workload.unit
     if unit != "events":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from streammine import Mapper, Operator, Reducer, Value
 
@@ -10,7 +10,7 @@ from streammine import Mapper, Operator, Reducer, Value
 class Words(Mapper):
     """The words of a line."""
 
-    output = {"word": "string"}
+    output: ClassVar = {"word": "string"}
     needs = ("line",)
 
     def map(self, event: Any) -> Any:
@@ -20,7 +20,7 @@ class Words(Mapper):
 class Count(Reducer):
     """How many events a key has; `add` is called once for each of them."""
 
-    output = {"count": "int64"}
+    output: ClassVar = {"count": "int64"}
 
     def create(self) -> int:
         return 0
@@ -42,7 +42,7 @@ class PlugLoad(Operator):
     epoch it keeps the number of all readings of the plug so far, in `total`.
     """
 
-    output = {
+    output: ClassVar = {
         "house_id": "int32",
         "household_id": "int32",
         "plug_id": "int32",
@@ -54,7 +54,7 @@ class PlugLoad(Operator):
     }
     needs = ("value",)
     commutative = True
-    state = {
+    state: ClassVar = {
         "count": Value(0),
         "sum": Value(0),
         "least": Value(0.0),

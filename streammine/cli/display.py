@@ -112,7 +112,7 @@ class PlainDisplay:
         if now < self._next_line:
             return
         self._next_line = now + PLAIN_SECONDS
-        current = figures(submission, status, self._before, now)
+        current = figures(submission.spec, status, self._before, now)
         self._before = current
         self.note(current.line())
 
@@ -157,7 +157,7 @@ class LiveDisplay:
         self._live.update(Group(text, bar))
 
     def status(self, submission: Submission, status: dict[str, Any]) -> None:
-        current = figures(submission, status, self._before, time.monotonic())
+        current = figures(submission.spec, status, self._before, time.monotonic())
         self._before = current
         self._live.update(_drawn(self._name, current))
 
@@ -168,7 +168,9 @@ class LiveDisplay:
 def _drawn(name: str, current: JobFigures) -> RenderableType:
     operators = Table(title=f"{name}: {current.line()}", title_justify="left")
     for column in ("operator", "epoch", "events in", "events/s", "waiting", "slices"):
-        operators.add_column(column, justify="left" if column in ("operator", "slices") else "right")
+        operators.add_column(
+            column, justify="left" if column in ("operator", "slices") else "right"
+        )
     for each in current.operators:
         operators.add_row(
             each.name,

@@ -44,8 +44,7 @@ def explanation(
     graph = compiled.graph
     yield ""
     yield (
-        f"{len(graph.slices)} slices and {len(graph.channels)} channels "
-        f"on {topology.nodes} nodes"
+        f"{len(graph.slices)} slices and {len(graph.channels)} channels on {topology.nodes} nodes"
     )
     for warning in topology.warnings():
         yield f"note: {warning}"

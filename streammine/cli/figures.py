@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.runtime.submission import Submission
+from streammine.model.job import JobSpec
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,12 @@ class OperatorFigures:
 
 @dataclass(frozen=True)
 class NodeFigures:
+    """A node's load; `cpu_share` in cores, `clock` the seconds of its own clock at that time."""
+
     name: str
     cpu_share: float
     cpu_seconds: float
+    clock: float
     memory_bytes: float
     queued_tasks: float
 
@@ -45,18 +48,20 @@ class JobFigures:
 
     def line(self) -> str:
         share = "" if self.progress is None else f", {self.progress:.0%} of the input"
-        return f"epoch {self.epoch}, {self.rows_read:,} events, {self.rows_per_second:,.0f}/s{share}"
+        return (
+            f"epoch {self.epoch}, {self.rows_read:,} events, {self.rows_per_second:,.0f}/s{share}"
+        )
 
 
 def figures(
-    submission: Submission, status: dict[str, Any], before: JobFigures | None, now: float
+    spec: JobSpec, status: dict[str, Any], before: JobFigures | None, now: float
 ) -> JobFigures:
-    """`status` is a StatusAnswer's payload; `before` the last look."""
+    """`status` is a StatusAnswer's payload about one job; `before` the last look."""
     slices: dict[str, Any] = {}
     for job in status["jobs"].values():
         slices |= job["slices"]
     elapsed = now - before.seen_at if before is not None else 0.0
-    kinds = {vertex.name: vertex.kind for vertex in submission.spec.graph.vertices}
+    kinds = {vertex.name: vertex.kind for vertex in spec.graph.vertices}
     operators = [
         _operator(name, slices, before, elapsed)
         for name in kinds
@@ -64,7 +69,8 @@ def figures(
     ]
     read = sum(each.rows_in for each in operators if kinds[each.name] == "source")
     rate = sum(each.rows_per_second for each in operators if kinds[each.name] == "source")
-    total = submission.rows_total
+    totals = [source.rows for source in spec.sources]
+    total = None if None in totals else sum(rows for rows in totals if rows is not None)
     committed = [each.epoch for each in operators if kinds[each.name] == "committer"]
     return JobFigures(
         seen_at=now,
@@ -73,9 +79,7 @@ def figures(
         progress=None if not total else min(1.0, read / total),
         epoch=committed[0] if committed else "-",
         operators=tuple(operators),
-        nodes=tuple(
-            _node(name, node["load"], before, elapsed) for name, node in status["nodes"].items()
-        ),
+        nodes=node_figures(status, before.nodes if before is not None else ()),
         counted={each.name: float(each.rows_in) for each in operators},
     )
 
@@ -105,16 +109,27 @@ def _epoch(frontier: int) -> str:
     return "end" if frontier == INFINITY else f"{frontier:,}"
 
 
-def _node(
-    name: str, load: dict[str, float], before: JobFigures | None, elapsed: float
-) -> NodeFigures:
-    seconds = load.get("cpu_seconds", 0.0)
-    last = next((each for each in before.nodes if each.name == name), None) if before else None
-    share = (seconds - last.cpu_seconds) / elapsed if last is not None and elapsed > 0 else 0.0
+def node_figures(
+    status: dict[str, Any], before: tuple[NodeFigures, ...] = ()
+) -> tuple[NodeFigures, ...]:
+    """The nodes in a StatusAnswer's payload; shares of a core need an earlier look at them."""
+    known = {node.name: node for node in before}
+    return tuple(
+        _node(name, node["load"], known.get(name)) for name, node in status["nodes"].items()
+    )
+
+
+def _node(name: str, load: dict[str, float], before: NodeFigures | None) -> NodeFigures:
+    seconds, clock = load.get("cpu_seconds", 0.0), load.get("clock", 0.0)
+    share = before.cpu_share if before is not None else 0.0
+    # Between two heartbeats a look shows what the one before showed.
+    if before is not None and clock > before.clock:
+        share = max(0.0, (seconds - before.cpu_seconds) / (clock - before.clock))
     return NodeFigures(
         name,
-        max(0.0, share),
+        share,
         seconds,
+        clock,
         load.get("memory_bytes", 0.0),
         load.get("queued_tasks", 0.0),
     )

@@ -11,8 +11,8 @@ INTERRUPTED_CODE = 128 + signal.SIGINT
 TERMINATED_CODE = 128 + signal.SIGTERM
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+class Terminated(BaseException):
+    """SIGTERM came. No KeyboardInterrupt, which the command line library takes for a Ctrl-C."""
 
 
 @contextlib.contextmanager

@@ -18,8 +18,14 @@ from streammine.model.errors import StreammineError
 
 COMMANDS = {
     "run": ("streammine.cli.run_command", "Run a topology on a cluster made for it."),
-    "explain": ("streammine.cli.explain_command", "Show what a topology comes to, without running it."),
-    "schema": ("streammine.cli.schema_command", "Print the JSON Schema of topologies, for editors."),
+    "explain": (
+        "streammine.cli.explain_command",
+        "Show what a topology comes to, without running it.",
+    ),
+    "schema": (
+        "streammine.cli.schema_command",
+        "Print the JSON Schema of topologies, for editors.",
+    ),
     "prepare": ("streammine.cli.prepare_command", "Turn raw sources into epoch logs with PySpark."),
     "digest": ("streammine.cli.digest_command", "Print the digest of committed output."),
     "up": ("streammine.cli.up_command", "Start a cluster that stays for several jobs."),

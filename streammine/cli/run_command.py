@@ -16,11 +16,19 @@ from streammine.runtime.jobs import JobRun
 
 @click.command()
 @topology_argument
-@click.option("--nodes", type=click.IntRange(1, 1000), help="Node processes; default: the topology's.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 1000), help="Node processes; default: the topology's."
+)
 @click.option("--zookeeper", metavar="HOST:PORT,…", help="Use this ensemble instead of an own one.")
-@click.option("--spark-master", metavar="URL", help="Spark master for raw sources; default local[*].")
-@click.option("--overwrite", is_flag=True, help="Replace output of another job in the sinks' folders.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on standard output.")
+@click.option(
+    "--spark-master", metavar="URL", help="Spark master for raw sources; default local[*]."
+)
+@click.option(
+    "--overwrite", is_flag=True, help="Replace output of another job in the sinks' folders."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="End with one line of JSON on standard output."
+)
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def run(
     topology: Path,
@@ -41,13 +49,17 @@ def run(
     begin = time.monotonic()
     definition = read_topology(topology, overrides)
     display = display_for(definition, quiet)
-    with interruptible(), display, JobRun(
-        definition,
-        topology.absolute().parent,
-        nodes=nodes,
-        zookeeper=zookeeper,
-        master=spark_master,
-        overwrite=overwrite,
-        watcher=display,
-    ) as job:
+    with (
+        interruptible(),
+        display,
+        JobRun(
+            definition,
+            topology.absolute().parent,
+            nodes=nodes,
+            zookeeper=zookeeper,
+            master=spark_master,
+            overwrite=overwrite,
+            watcher=display,
+        ) as job,
+    ):
         run_and_show(job, definition, display, begin, as_json)

@@ -22,11 +22,21 @@ from streammine.runtime.standing import StandingCluster, cluster_folder
 @click.command()
 @topology_argument
 @cluster_options
-@click.option("--nodes", type=click.IntRange(1, 1000), help="Nodes to spread over; default: the topology's.")
-@click.option("--spark-master", metavar="URL", help="Spark master for raw sources; default local[*].")
-@click.option("--overwrite", is_flag=True, help="Replace output of another job in the sinks' folders.")
-@click.option("--detach", is_flag=True, help="Don't wait for its end; `streammine status` shows it.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on standard output.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 1000), help="Nodes to spread over; default: the topology's."
+)
+@click.option(
+    "--spark-master", metavar="URL", help="Spark master for raw sources; default local[*]."
+)
+@click.option(
+    "--overwrite", is_flag=True, help="Replace output of another job in the sinks' folders."
+)
+@click.option(
+    "--detach", is_flag=True, help="Don't wait for its end; `streammine status` shows it."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="End with one line of JSON on standard output."
+)
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def submit(
     topology: Path,
@@ -51,15 +61,19 @@ def submit(
     if detach:
         _require_paths(definition)
     display = display_for(definition, quiet)
-    with interruptible(), display, JobRun(
-        definition,
-        topology.absolute().parent,
-        nodes=nodes,
-        master=spark_master,
-        overwrite=overwrite,
-        watcher=display,
-        cluster=cluster,
-    ) as job:
+    with (
+        interruptible(),
+        display,
+        JobRun(
+            definition,
+            topology.absolute().parent,
+            nodes=nodes,
+            master=spark_master,
+            overwrite=overwrite,
+            watcher=display,
+            cluster=cluster,
+        ) as job,
+    ):
         if not detach:
             run_and_show(job, definition, display, begin, as_json)
             return

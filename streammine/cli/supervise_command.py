@@ -15,7 +15,9 @@ from streammine.runtime.supervisor import READY, ClusterSettings, Supervisor
 @click.command(hidden=True)
 @click.option("--folder", required=True, type=click.Path(path_type=Path))
 @click.option("--settings", required=True, help="ClusterSettings as JSON.")
-@click.option("--ready", required=True, type=int, help="Descriptor to say on that it is up, or why not.")
+@click.option(
+    "--ready", required=True, type=int, help="Descriptor to say on that it is up, or why not."
+)
 def supervise(folder: Path, settings: str, ready: int) -> None:
     """Own a cluster's processes until told to end."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)

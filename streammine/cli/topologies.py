@@ -24,9 +24,7 @@ def topology_argument(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="KEY=VALUE",
         help="Fill in the placeholder ${KEY}, or replace the field with this dotted path; repeatable.",
     )(command)
-    return click.argument(
-        "topology", type=click.Path(path_type=Path, dir_okay=False)
-    )(command)
+    return click.argument("topology", type=click.Path(path_type=Path, dir_okay=False))(command)
 
 
 def read_topology(path: Path, overrides: tuple[str, ...]) -> Topology:

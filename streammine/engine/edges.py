@@ -76,7 +76,10 @@ class OutgoingEdge:
             combiner = self.combiners.pop(epoch)
             assert self.combining is not None
             self._send(epoch, combiner.partials(), self.combining.partial_keys, outputs)
-            if isinstance(combiner, SetsAside) and (rows := combiner.take_dead()):
+            # only user code fails on single events; the check costs microseconds
+            if self.located is None or not isinstance(combiner, SetsAside):
+                continue
+            if rows := combiner.take_dead():
                 dead.append((epoch, self.combining.name, rows))
 
     def _send(

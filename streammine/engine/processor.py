@@ -191,7 +191,12 @@ class OperatorProcessor:
             or not operator.traits.mergeable
             or not isinstance(operator, StatefulOperator)
         )
+        # checks against protocols cost microseconds, so they are made once
         self._located = operator if isinstance(operator, RunsUserCode) else None
+        self._holding = operator if isinstance(operator, HoldsWindows) else None
+        self._setting_aside = operator if isinstance(operator, SetsAside) else None
+        self._folding = operator if isinstance(operator, StatefulOperator) else None
+        self._sequential = operator if isinstance(operator, SequentialOperator) else None
         self._accumulators: dict[int, dict[tuple[int, int], Accumulator]] = {}
         self._bags: dict[int, dict[tuple[int, int], Bag]] = {}
 
@@ -225,9 +230,7 @@ class OperatorProcessor:
         self.counters.state_bytes = self.operator.state_nbytes
         self.counters.waiting_bytes = self.memory.used
         self.counters.spilled_bytes = self.memory.spilled
-        due = None
-        if closed and isinstance(self.operator, HoldsWindows):
-            due = self.operator.due_epoch
+        due = self._holding.due_epoch if closed and self._holding is not None else None
         return WorkResult(tuple(outputs), closed=tuple(closed), due=due, finished=finished)
 
     def _accumulate(self, item: Accumulate) -> None:
@@ -247,8 +250,8 @@ class OperatorProcessor:
         accumulators = self._accumulators.setdefault(item.epoch, {})
         accumulator = accumulators.get(key)
         if accumulator is None:
-            assert isinstance(self.operator, StatefulOperator)
-            accumulator = accumulators[key] = self.operator.accumulator(item.port)
+            assert self._folding is not None
+            accumulator = accumulators[key] = self._folding.accumulator(item.port)
         self._locate(item.epoch)
         with _Blame(self.slice_id, item.epoch):
             accumulator.add(visible(batch))
@@ -268,17 +271,19 @@ class OperatorProcessor:
 
     def _close_epoch(self, close: EpochClose, outputs: list[Output]) -> None:
         self._locate(close.epoch)
-        if isinstance(self.operator, StatefulOperator):
-            batches = self.operator.close(close, self._folded(close.epoch, self.operator))
+        batches: Iterable[pa.RecordBatch]
+        if self._folding is not None:
+            batches = self._folding.close(close, self._folded(close.epoch, self._folding))
         else:
-            batches = self.operator.run(close, self._segments(close.epoch))
+            assert self._sequential is not None
+            batches = self._sequential.run(close, self._segments(close.epoch))
         self._leave(close.epoch, batches, outputs)
 
     def _leave(self, epoch: int, batches: Iterable[pa.RecordBatch], outputs: list[Output]) -> None:
         """Results of an epoch go through the outgoing edges, and the epoch is over here."""
         for batch in batches:
             self.edges.push(epoch, self._ordered(batch), outputs)
-        if isinstance(self.operator, SetsAside) and (dead := self.operator.take_dead()):
+        if self._setting_aside is not None and (dead := self._setting_aside.take_dead()):
             self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
         self.edges.end(epoch + 1, outputs)
 

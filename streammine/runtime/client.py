@@ -13,7 +13,13 @@ from types import TracebackType
 from typing import Any
 
 from streammine.model import control
-from streammine.model.coordination import CoordinationEvent, JobEnded, Member, MembersChanged
+from streammine.model.coordination import (
+    CoordinationEvent,
+    JobEnded,
+    JobSubmitted,
+    Member,
+    MembersChanged,
+)
 from streammine.model.errors import ClusterError
 from streammine.model.job import JobOutcome, JobSpec
 from streammine.model.job_codec import decode_outcome, decode_spec, encode_spec
@@ -23,6 +29,7 @@ from streammine.runtime.coordinator import Coordinator
 
 JOIN_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
+LOOK_SECONDS = 0.25
 EVENTS_KEPT = 10_000
 
 
@@ -31,8 +38,17 @@ class KnownJob:
     """A job that the cluster keeps; `outcome` is None while it runs."""
 
     number: int
-    name: str
+    spec: JobSpec
     outcome: JobOutcome | None
+
+    @property
+    def name(self) -> str:
+        return str(self.spec.topology["name"])
+
+    @property
+    def state(self) -> str:
+        """``running``, or the outcome's status."""
+        return "running" if self.outcome is None else self.outcome.status
 
 
 class Client:
@@ -43,6 +59,7 @@ class Client:
         self.keys = address.keys()
         self.members: tuple[Member, ...] = ()
         self._outcomes: dict[int, JobOutcome] = {}
+        self._watched: set[int] = set()
         self._events: queue.Queue[CoordinationEvent] = queue.Queue(EVENTS_KEPT)
         self._control: ControlClient | None = None
         self._service = Coordinator(
@@ -55,7 +72,7 @@ class Client:
         too long."""
         deadline = time.monotonic() + JOIN_SECONDS
         while len(self.members) < count:
-            if not self._next_event(0.25):
+            if not self._next_event(LOOK_SECONDS):
                 check()
             if time.monotonic() > deadline:
                 names = ", ".join(member.name for member in self.members) or "none"
@@ -68,13 +85,21 @@ class Client:
         return self._service.submit_job(encode_spec(spec))
 
     def wait(
-        self, job: int, check: Callable[[], None], pause_seconds: float = 0.25
+        self, job: int, check: Callable[[], None], pause_seconds: float = LOOK_SECONDS
     ) -> JobOutcome:
         """Until the job has ended. `check` is called about every `pause_seconds` and may raise."""
-        while job not in self._outcomes:
+        while not self._ended(job):
             if not self._next_event(pause_seconds):
                 check()
         return self._outcomes[job]
+
+    def _ended(self, job: int) -> bool:
+        """Whether the outcome is known now. Jobs that end before our watch stands are never told of."""
+        if job not in self._outcomes and job not in self._watched:
+            known = self._service.read_outcome(job)
+            if known is not None:
+                self._outcomes[job] = decode_outcome(known)
+        return job in self._outcomes
 
     def _next_event(self, timeout_seconds: float) -> bool:
         try:
@@ -84,6 +109,8 @@ class Client:
         match event:
             case MembersChanged(members):
                 self.members = members
+            case JobSubmitted(job, _):
+                self._watched.add(job)
             case JobEnded(job, outcome):
                 self._outcomes[job] = decode_outcome(outcome)
             case _:
@@ -106,11 +133,13 @@ class Client:
         if known is not None:
             return decode_outcome(known)
         self._ask(control.StopRequest(job, reason))
-        while job not in self._outcomes:
+        while not self._ended(job):
             left = deadline - time.monotonic()
             if left <= 0:
-                raise ClusterError(f"job {job} was told to stop, and runs on after {timeout_seconds:g} s")
-            self._next_event(left)
+                raise ClusterError(
+                    f"job {job} was told to stop, and runs on after {timeout_seconds:g} s"
+                )
+            self._next_event(min(left, LOOK_SECONDS))
         return self._outcomes[job]
 
     def jobs(self) -> list[KnownJob]:
@@ -122,7 +151,7 @@ class Client:
             known.append(
                 KnownJob(
                     listing.number,
-                    str(spec.topology.get("name", "")),
+                    spec,
                     None if outcome is None else decode_outcome(outcome),
                 )
             )

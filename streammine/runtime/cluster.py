@@ -59,8 +59,11 @@ class LocalCluster:
         assert nodes > 0
         self.nodes = nodes
         self.threads = threads or max(1, (os.cpu_count() or 1) // nodes)
-        self._own_folder = scratch.ScratchFolder() if folder is None else None
-        self.folder = folder if self._own_folder is None else self._own_folder.path
+        self._own_folder: scratch.ScratchFolder | None = None
+        if folder is None:
+            self._own_folder = scratch.ScratchFolder()
+            folder = self._own_folder.path
+        self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.name = f"run-{secrets.token_hex(6)}"
         self.processes: dict[str, ChildProcess] = {}
@@ -163,8 +166,7 @@ class LocalCluster:
             if process.exit_code is not None:
                 raise ClusterError(
                     f"{process.ending()} while it hosted slices of the job; the job's output up to "
-                    f"the last committed epoch is intact, run it again\n{process.output_tail()}"
-                    .rstrip()
+                    f"the last committed epoch is intact, run it again\n{process.output_tail()}".rstrip()
                 )
 
     def revive_server(self) -> bool:

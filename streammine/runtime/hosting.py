@@ -30,6 +30,7 @@ class HostedSlice:
     processor: Processor
     rank: int
     busy_seconds: float = 0.0
+    pace_began_at: float | None = None
     first_read_at: float | None = None
     last_commit_at: float | None = None
 
@@ -51,6 +52,8 @@ class HostedSlice:
         for name, stage in self.processor.edges.stage_counters().items():
             values[f"stage:{name}:rows_in"] = stage.rows_in
             values[f"stage:{name}:rows_out"] = stage.rows_out
+        if self.pace_began_at is not None:
+            values["pace_began_at"] = self.pace_began_at
         if self.first_read_at is not None:
             values["first_read_at"] = self.first_read_at
         if self.last_commit_at is not None:
@@ -129,11 +132,14 @@ class HostedJob:
     def perform(self, slice_id: SliceId, work: tuple[Work, ...]) -> WorkResult:
         """Run a slice's work on the calling thread."""
         hosted = self.slices[slice_id]
+        elapsed_seconds = time.monotonic() - self.started_at
         if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
             hosted.first_read_at = time.time()
+            # row k of a source with a rate is due k / rate after this
+            hosted.pace_began_at = hosted.first_read_at - elapsed_seconds
         begin = time.perf_counter()
         try:
-            return hosted.processor.perform(work, time.monotonic() - self.started_at)
+            return hosted.processor.perform(work, elapsed_seconds)
         except RecursionError as error:
             raise UserCodeError(f"slice {slice_id}: {error}") from error
         finally:

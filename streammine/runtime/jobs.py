@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +15,7 @@ from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
 from streammine.runtime.output import Tail
 from streammine.runtime.scratch import ScratchFolder
-from streammine.runtime.standing import StandingCluster
+from streammine.runtime.standing import StandingCluster, is_up
 from streammine.runtime.submission import Submission, prepare_submission
 
 STOP_SECONDS = 10.0
@@ -25,6 +24,8 @@ NO_MANAGER_PHASE = "waiting for a node that answers"
 
 class Watcher(Protocol):
     """Is told how a run goes. Called from the thread that runs the job."""
+
+    def note(self, text: str) -> None: ...
 
     def phase(self, text: str) -> None: ...
 
@@ -37,6 +38,9 @@ class Watcher(Protocol):
 
 class Unwatched:
     """A watcher that says nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing is shown."""
 
     def phase(self, text: str) -> None:
         """Nothing is shown."""
@@ -150,10 +154,15 @@ class JobRun:
 
     def _abandon(self, client: Client, job: int) -> None:
         """Stop the job in a cluster that goes on without us."""
-        if isinstance(self.cluster, StandingCluster):
-            # Why we leave matters more than that the cluster may not answer either.
-            with contextlib.suppress(ClusterError):
-                client.stop(job, "its user interrupted it", STOP_SECONDS)
+        if not isinstance(self.cluster, StandingCluster) or not is_up(self.cluster.folder):
+            return
+        try:
+            outcome = client.stop(job, "its user interrupted it", STOP_SECONDS)
+        except ClusterError as error:
+            # Why we leave matters more, but the user has to know that it runs on.
+            self.watcher.note(f"job {job} could not be stopped: {error}")
+        else:
+            self.watcher.note(f"job {job} is {outcome.status}")
 
     def _show(self, consoles: Sequence[tuple[str, Tail]]) -> None:
         for name, tail in consoles:

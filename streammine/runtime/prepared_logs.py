@@ -10,11 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,12 +27,14 @@ from streammine.model.preparation import (
     PrepareReport,
     PrepareRequest,
 )
+from streammine.runtime import scratch
 from streammine.runtime.java import find_java
+from streammine.runtime.processes import ChildProcess
 
 ProgressListener = Callable[[PrepareProgress], None]
 
 _STOP_SECONDS = 5.0
-_STDERR_LINES = 5
+_LAST_LINES = 5
 _FINGERPRINT_DIGITS = 16
 _Message = PrepareReport | PrepareFailure | PrepareProgress
 _MESSAGES: TypeAdapter[_Message] = TypeAdapter(_Message)
@@ -80,29 +79,21 @@ def run_prepare(request: PrepareRequest, listener: ProgressListener | None = Non
     When this call is interrupted, all processes of the job are ended first. Raises as `ensure_log`.
     """
     java = find_java()
-    with tempfile.TemporaryDirectory(prefix="streammine-prepare-") as scratch:
-        request_file = Path(scratch, "request.json")
+    with scratch.ScratchFolder("streammine-prepare-") as place:
+        request_file = place.path / "request.json"
         request_file.write_text(request.model_dump_json())
-        errors_file = Path(scratch, "stderr")
-        with errors_file.open("wb") as errors:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "streammine.pipeline.prepare", str(request_file)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=_environment(scratch, java),
-                start_new_session=True,
-            )
+        process = ChildProcess(
+            "prepare",
+            [sys.executable, "-m", "streammine.pipeline.prepare", str(request_file)],
+            "pipe",
+            environment=_environment(str(place.path), java),
+        )
         try:
-            outcome = _outcome(process, listener)
+            outcome, last_words = _outcome(process, listener)
         finally:
             _end(process)
         if outcome is None:
-            lines = errors_file.read_text(errors="replace").strip().splitlines()[-_STDERR_LINES:]
-            raise ClusterError(
-                f"prepare stopped with exit code {process.returncode}: {' | '.join(lines)}"
-            )
+            raise ClusterError(f"{process.ending()}: {' | '.join(last_words)}")
     if isinstance(outcome, PrepareFailure):
         raise _error_of(outcome)
     return outcome
@@ -137,13 +128,16 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _prepare_at(log: Path, request: PrepareRequest, listener: ProgressListener | None) -> None:
+    scratch.guard(log)
     done = False
     try:
         run_prepare(request.model_copy(update={"output": str(log)}), listener)
         done = True
     finally:
-        if not done:
-            shutil.rmtree(log, ignore_errors=True)
+        if done:
+            scratch.release(log)
+        else:
+            scratch.remove(log)
 
 
 def _environment(scratch: str, java: Path) -> dict[str, str]:
@@ -159,40 +153,40 @@ def _environment(scratch: str, java: Path) -> dict[str, str]:
 
 
 def _outcome(
-    process: subprocess.Popen[str], listener: ProgressListener | None
-) -> PrepareReport | PrepareFailure | None:
-    """Follow the job's output to its end; None when it ended without a word."""
+    process: ChildProcess, listener: ProgressListener | None
+) -> tuple[PrepareReport | PrepareFailure | None, list[str]]:
+    """Follow the job's output to its end: what came of it, None when it ended without a word, and
+    the last lines of other output."""
     outcome: PrepareReport | PrepareFailure | None = None
-    assert process.stdout is not None
-    for line in process.stdout:
+    last_words: deque[str] = deque(maxlen=_LAST_LINES)
+    for line in process.pipe:
         try:
             message = _MESSAGES.validate_json(line)
         except ValidationError:
-            # Java and libraries may print to standard output, too.
+            # Java and libraries print, too.
+            last_words.append(line.decode(errors="replace").strip())
             continue
         if not isinstance(message, PrepareProgress):
             outcome = message
         elif listener is not None:
             listener(message)
     process.wait()
-    return outcome
+    return outcome, list(last_words)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: ChildProcess) -> None:
     """End the job with all that it started: Spark's Python workers leave the process group."""
-    if process.poll() is None:
-        try:
+    family: list[psutil.Process] = []
+    if process.exit_code is None:
+        with _gone_is_fine():
             family = psutil.Process(process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            family = []
-        os.killpg(process.pid, signal.SIGTERM)
-        _, alive = psutil.wait_procs([psutil.Process(process.pid), *family], _STOP_SECONDS)
-        for each in alive:
-            with _gone_is_fine():
-                each.kill()
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+        process.interrupt_group()
+        process.wait(_STOP_SECONDS)
+    process.close(grace_seconds=0)
+    _, alive = psutil.wait_procs(family, _STOP_SECONDS)
+    for each in alive:
+        with _gone_is_fine():
+            each.kill()
 
 
 @contextmanager

@@ -135,6 +135,12 @@ class ChildProcess:
         if self._process.returncode is None:
             os.kill(self._process.pid, signal.SIGTERM)
 
+    def interrupt_group(self) -> None:
+        """Ask it and all of its group to end (SIGTERM), without waiting."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         """Kill it and all of its group, and wait for its end."""
         if self._process.returncode is None:

@@ -25,19 +25,24 @@ class Summary:
     output_digest: str
 
 
-def summarize(submission: Submission, outcome: JobOutcome, wall_seconds: float) -> Summary:
+def run_seconds(outcome: JobOutcome) -> float:
+    """Seconds from before a source opened its input to the last sink commit; 0.0 without either."""
     counters = outcome.counters
-    kinds = {vertex.name: vertex.kind for vertex in submission.spec.graph.vertices}
-    sinks = [name for name, kind in kinds.items() if kind == "sink" and name != DEAD_LETTERS]
-    stores = {name: open_store(submission.spec.targets[name].location) for name in sinks}
-    outputs = {name: CommittedOutput(store) for name, store in stores.items()}
     began = [each["first_read_at"] for each in counters.values() if "first_read_at" in each]
     committed = [
         each["last_commit_at"]
         for name, each in counters.items()
         if name.partition("/")[0].endswith(COMMITTER_SUFFIX) and "last_commit_at" in each
     ]
-    seconds = max(committed) - min(began) if began and committed else 0.0
+    return max(committed) - min(began) if began and committed else 0.0
+
+
+def summarize(submission: Submission, outcome: JobOutcome, wall_seconds: float) -> Summary:
+    counters = outcome.counters
+    kinds = {vertex.name: vertex.kind for vertex in submission.spec.graph.vertices}
+    sinks = [name for name, kind in kinds.items() if kind == "sink" and name != DEAD_LETTERS]
+    stores = {name: open_store(submission.spec.targets[name].location) for name in sinks}
+    outputs = {name: CommittedOutput(store) for name, store in stores.items()}
     epochs = {epoch for output in outputs.values() for epoch in output.epoch_numbers()}
     read = sum(
         each["rows_in"]
@@ -49,7 +54,7 @@ def summarize(submission: Submission, outcome: JobOutcome, wall_seconds: float) 
         events_in=int(read),
         events_out=sum(output.rows for output in outputs.values()),
         events_dead=int(dead),
-        seconds=round(seconds, 6),
+        seconds=round(run_seconds(outcome), 6),
         wall_seconds=round(wall_seconds, 3),
         epochs=len(epochs),
         output_digest=output_digest(stores),

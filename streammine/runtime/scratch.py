@@ -1,8 +1,7 @@
 """Folders that are gone when the process that made them is, however it ended.
 
 A process that is killed can't tidy up. So a small process in a session of its own holds the other end
-of a pipe: when that closes, it removes the folders that it was told of and ends. Nothing runs before
-the first folder is guarded.
+of a pipe: when that closes, it removes the folders that it was told of and ends.
 """
 
 from __future__ import annotations
@@ -41,49 +40,68 @@ _END_SECONDS = 5.0
 
 
 class _Janitor:
-    """The one process that removes what this process guards."""
+    """Removes what this process guards. It runs only while something is guarded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._owner = 0
+        self._guarded: set[Path] = set()
 
-    def tell(self, sign: str, folder: Path) -> None:
-        line = f"{sign}{os.fsencode(folder).hex()}\n"
+    def guard(self, folder: Path) -> None:
         with self._lock:
             if self._process is None or self._owner != os.getpid():
-                if sign == "-":
-                    return
                 self._start()
-            assert self._process is not None
-            assert self._process.stdin is not None
-            # A janitor that was killed can't help any more; then what we do ourselves has to do.
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
+            self._guarded.add(folder)
+            self._tell("+", folder)
+
+    def release(self, folder: Path) -> None:
+        with self._lock:
+            if folder not in self._guarded or self._owner != os.getpid():
+                return
+            self._guarded.remove(folder)
+            self._tell("-", folder)
+            if not self._guarded:
+                self._end()
+
+    def close(self) -> None:
+        """Leave what is still guarded to the process, and wait until it has done its work."""
+        with self._lock:
+            if self._process is not None and self._owner == os.getpid():
+                self._end()
+
+    def _tell(self, sign: str, folder: Path) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        # Where someone killed it, what we remove ourselves has to do.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{sign}{os.fsencode(folder).hex()}\n")
+            self._process.stdin.flush()
 
     def _start(self) -> None:
         self._owner = os.getpid()
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _JANITOR],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            cwd="/",
-            start_new_session=True,
-        )
+        self._guarded = set()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _JANITOR],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ClusterError(f"cannot start a process: {error.strerror}") from None
 
-    def close(self) -> None:
-        with self._lock:
-            if self._process is None or self._owner != os.getpid():
-                return
-            assert self._process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_SECONDS)
-            self._process = None
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        assert process is not None
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
 
 
 _janitor = _Janitor()
@@ -92,12 +110,12 @@ atexit.register(_janitor.close)
 
 def guard(folder: Path) -> None:
     """Have `folder` removed when this process ends without having released it."""
-    _janitor.tell("+", folder.absolute())
+    _janitor.guard(folder.absolute())
 
 
 def release(folder: Path) -> None:
     """The folder is removed already, or is to stay."""
-    _janitor.tell("-", folder.absolute())
+    _janitor.release(folder.absolute())
 
 
 def remove(folder: Path) -> None:

@@ -17,7 +17,7 @@ _NOT_SERVING = b"not currently serving"
 
 
 def serves(address: tuple[str, int], timeout_seconds: float = _ANSWER_SECONDS) -> bool:
-    """Whether the server there serves. One that does not answer this question is taken to serve."""
+    """Whether the server there serves. One that does not want to say so is taken to serve."""
     try:
         with socket.create_connection(address, timeout=timeout_seconds) as connection:
             connection.sendall(b"srvr")
@@ -26,7 +26,7 @@ def serves(address: tuple[str, int], timeout_seconds: float = _ANSWER_SECONDS) -
                 answer += part
     except OSError:
         return False
-    return _NOT_SERVING not in answer
+    return bool(answer) and _NOT_SERVING not in answer
 
 
 class ServingHandler(SequentialThreadingHandler):  # type: ignore[misc]

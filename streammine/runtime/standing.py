@@ -192,5 +192,13 @@ class StandingCluster:
                 "`streammine up` and submit the job again"
             )
 
+    def warnings(self, lines: int = 20) -> str:
+        """The end of what the supervisor has to tell, most often nothing."""
+        try:
+            text = (self.folder / LOG_FILE).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
     def close(self) -> None:
         """It stays up."""

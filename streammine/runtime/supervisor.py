@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from streammine.model.errors import ClusterError
 from streammine.runtime import scratch
 from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
+from streammine.runtime.processes import ChildProcess
 from streammine.runtime.standing import LOG_FILE, ClusterState, held, is_up, write_state
 
 logger = logging.getLogger(__name__)
@@ -112,7 +114,7 @@ class Supervisor:
     def __init__(self, folder: Path, settings: ClusterSettings) -> None:
         self.folder = folder
         self.settings = settings
-        self._stopping = False
+        self._stopping = threading.Event()
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
@@ -142,7 +144,7 @@ class Supervisor:
                 signal.set_wakeup_fd(-1)
 
     def _stop(self, number: int, frame: object) -> None:
-        self._stopping = True
+        self._stopping.set()
 
     def _keep_up(self, cluster: LocalCluster, ready: Callable[[], None]) -> None:
         cluster.start()
@@ -155,9 +157,9 @@ class Supervisor:
         )
         ready()
         started_at = time.monotonic()
-        while not self._stopping:
+        while not self._stopping.is_set():
             self._wait(cluster)
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             if cluster.revive_server():
                 logger.warning("ZooKeeper died and was started again")
@@ -170,12 +172,12 @@ class Supervisor:
                     started_at = now
 
     def _still_wanted(self, cluster: LocalCluster) -> None:
-        if self._stopping:
+        if self._stopping.is_set():
             raise ClusterError("the cluster was told to end before it was up")
         cluster.check()
 
     def _wait(self, cluster: LocalCluster) -> None:
         """Until a process has ended or a signal has come."""
-        watched = [self._wake, *cluster.watched]
+        watched: list[socket.socket | ChildProcess] = [self._wake, *cluster.watched]
         if self._wake in select.select(watched, [], [], LOOK_SECONDS)[0]:
             self._wake.recv(4096)

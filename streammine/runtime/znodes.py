@@ -30,6 +30,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 from streammine.model.errors import ClusterError, ProtocolError
+from streammine.runtime.serving import ServingHandler
 
 PART_BYTES = 512 * 1024
 """Longest part of a blob."""
@@ -90,6 +91,7 @@ class Znodes:
             self._client = KazooClient(
                 hosts,
                 timeout=session_timeout_seconds,
+                handler=ServingHandler(),
                 default_acl=self.acl,
                 auth_data=credentials,
                 connection_retry=dict(_RECONNECTION),

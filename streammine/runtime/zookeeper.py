@@ -12,6 +12,7 @@ from types import TracebackType
 from streammine.model.errors import ClusterError
 from streammine.runtime.java import find_java
 from streammine.runtime.processes import ChildProcess
+from streammine.runtime.serving import serves
 
 _JARS = (
     "zookeeper-[0-9]*.jar",
@@ -180,7 +181,7 @@ class ZooKeeperServer:
     ) -> bool:
         """True when it answers, False when it ended; ClusterError when neither comes in time."""
         while process.wait(_POLL_SECONDS) is None:
-            if _answers(port):
+            if serves(("127.0.0.1", port)):
                 return process.exit_code is None
             if time.monotonic() > deadline:
                 tail = process.output_tail()
@@ -230,19 +231,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _answers(port: int) -> bool:
-    """Whether the server on `port` serves.
-
-    "ruok" is answered before it does, and a session that is asked for in between never comes.
-    """
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
-            connection.sendall(b"srvr")
-            answer = b""
-            while part := connection.recv(4096):
-                answer += part
-    except OSError:
-        return False
-    return b"Mode:" in answer

@@ -97,9 +97,11 @@ class VirtualCoordinator:
         self._tell_everyone(JobEnded(job, self._outcomes[job]))
 
     def _tell_all_of_it(self, name: str) -> None:
-        """What a node that has just joined finds."""
+        """What a node that has just joined finds: members, and every job that is not over."""
         self._tell(name, MembersChanged(tuple(self._members)))
         for number, blob in self._jobs.items():
+            if number in self._outcomes:
+                continue
             self._tell(name, JobSubmitted(number, blob))
             if number in self._plans:
                 self._tell_plan(name, number)

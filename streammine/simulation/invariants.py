@@ -68,7 +68,8 @@ class Monitor:
             if isinstance(effect, machine.Perform):
                 self._performing(self.books[effect.slice], effect.work)
         for job in node.machine.jobs.values():
-            for slice_id in job.slices:
+            # where a job has failed its slices stand still as they were
+            for slice_id in job.slices if job.failed is None else ():
                 self._check_slice(self.books[slice_id])
 
     def _deployed(self, node: VirtualNode, stimulus: machine.Deployed) -> None:
@@ -81,10 +82,10 @@ class Monitor:
 
     def _work_finished(self, book: SliceBook, result: WorkResult | None) -> None:
         assert book.working, f"{book.machine.slice_id}: work was done that nobody asked for"
-        # the same step may have started the next work
-        book.working = False
         if result is None:
+            # the work failed, and with it the job: the slice does nothing any more
             return
+        book.working = False
         for output in result.outputs:
             owed = self.books[self._targets[output.channel]].owed
             epochs = owed.setdefault(output.channel, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,7 +78,9 @@ class ByFirstLetter:
         return np.array(letters, dtype=np.int32) % np.int32(slices)
 '''
 
-LINES = [f"the quick fox {number % 7} jumps over The lazy dog {number % 11}" for number in range(500)]
+LINES = [
+    f"the quick fox {number % 7} jumps over The lazy dog {number % 11}" for number in range(500)
+]
 EPOCH_LINES = 100
 READINGS = 3_000
 EPOCH_READINGS = 500
@@ -93,7 +95,9 @@ def folder(tmp_path: Path) -> Path:
         {
             "ts": pa.array([1_000 + number // 4 for number in range(READINGS)], pa.int64()),
             "plug": pa.array([number * 7 % 13 for number in range(READINGS)], pa.int64()),
-            "value": pa.array([0.1 * (number % 97) + 1e10 * (number % 3) for number in range(READINGS)]),
+            "value": pa.array(
+                [0.1 * (number % 97) + 1e10 * (number % 3) for number in range(READINGS)]
+            ),
         }
     )
     pq.write_table(table, tmp_path / "readings.parquet")
@@ -146,13 +150,13 @@ def test_classes_travel_by_value_and_combining_them_changes_nothing(folder: Path
     shortest = 4
 
     class Words(Mapper):
-        output = {"word": "string"}
+        output: ClassVar[Any] = {"word": "string"}
 
         def map(self, event: Any) -> Any:
             return [word for word in event.line.lower().split() if len(word) >= shortest]
 
     class Count(Reducer):
-        output = {"count": "int64"}
+        output: ClassVar[Any] = {"count": "int64"}
 
         def create(self) -> int:
             return 0
@@ -183,8 +187,8 @@ def test_classes_travel_by_value_and_combining_them_changes_nothing(folder: Path
 @pytest.mark.slow
 def test_an_instance_by_value_keeps_its_settings_and_its_state(folder: Path) -> None:
     class Changes(Operator):
-        output = {"plug": "int64", "step": "float64"}
-        state = {"last": Value(None)}
+        output: ClassVar[Any] = {"plug": "int64", "step": "float64"}
+        state: ClassVar[Any] = {"last": Value(None)}
 
         def __init__(self, least: float) -> None:
             self.least = least
@@ -287,7 +291,7 @@ def test_events_that_user_code_fails_on_become_dead_letters_where_the_topology_s
 
 
 class Harmless(Mapper):
-    output = {"line": "string"}
+    output: ClassVar[Any] = {"line": "string"}
 
     def map(self, event: Any) -> Any:
         return event.line

@@ -86,7 +86,9 @@ def test_the_wheel_holds_the_three_packages_typed_and_nothing_else(wheel: Path) 
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     modules = {
-        str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
     }
     assert modules == {name for name in names if name.endswith(".py")}
     assert any(name.endswith("LICENSE") for name in names)

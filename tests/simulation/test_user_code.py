@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -52,9 +52,7 @@ def chain(slices: int, sources: int) -> Topology:
     return (
         Topology(name="chain", epoch={"time": "5s", "column": "ts"})
         .source("numbers", files="n.parquet", prepare="none", slices=sources, lateness="20s")
-        .operator(
-            "mixed", input="numbers", key="key", operator=workloads.Chain, slices=slices
-        )
+        .operator("mixed", input="numbers", key="key", operator=workloads.Chain, slices=slices)
         .sink("result", input="mixed", format="json", path="out", ordered=True)
     )
 
@@ -108,14 +106,14 @@ def test_all_seeds_of_an_ordered_output_have_one_digest() -> None:
 
 
 class Fails(Mapper):
-    output = {"word": "string"}
+    output: ClassVar = {"word": "string"}
 
     def map(self, event: Any) -> Any:
         raise ZeroDivisionError(event.word)
 
 
 class FailsAtClose(Operator):
-    output = {"word": "string"}
+    output: ClassVar = {"word": "string"}
 
     def process(self, key: Any, event: Any, state: Any) -> Any:
         raise ZeroDivisionError(event.word)

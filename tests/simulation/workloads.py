@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -96,7 +96,7 @@ def joined(tables: dict[str, pa.Table]) -> list[Row]:
 class Letters(Mapper):
     """Each word becomes its letters; a word with a 'q' is more than it can take."""
 
-    output = {"letter": "string", "length": "int64"}
+    output: ClassVar = {"letter": "string", "length": "int64"}
 
     def map(self, event: Any) -> Any:
         if "q" in event.word:
@@ -107,7 +107,7 @@ class Letters(Mapper):
 class Longest(Reducer):
     """Per letter the number of its words and the longest one's length."""
 
-    output = {"words": "int64", "longest": "int64"}
+    output: ClassVar = {"words": "int64", "longest": "int64"}
 
     def create(self) -> Any:
         return (0, 0)
@@ -125,8 +125,8 @@ class Longest(Reducer):
 class Chain(Operator):
     """A number per key into which every event is mixed: any other order gives another one."""
 
-    output = {"key": "int64", "mixed": "int64"}
-    state = {"mixed": Value(7)}
+    output: ClassVar = {"key": "int64", "mixed": "int64"}
+    state: ClassVar = {"mixed": Value(7)}
 
     def process(self, key: Any, event: Any, state: Any) -> Any:
         state.mixed = chained(state.mixed, event.value)

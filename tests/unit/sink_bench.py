@@ -56,7 +56,12 @@ class Sink:
         self.committer.close(at(epoch), [accumulator])
 
     def epoch(self, epoch: int, *rows: Sequence[pa.RecordBatch]) -> None:
-        """Close an epoch everywhere; `rows[i]` are slice i's."""
+        """Close an epoch everywhere, after those that are due before; `rows[i]` are slice i's."""
+        while (due := self.due()) is not None and due < epoch:
+            self._close(due, ())
+        self._close(epoch, rows)
+
+    def _close(self, epoch: int, rows: Sequence[Sequence[pa.RecordBatch]]) -> None:
         records = []
         for index in range(len(self.slices)):
             records += self.send(index, epoch, rows[index] if index < len(rows) else [])
@@ -65,7 +70,7 @@ class Sink:
     def finish(self, epoch: int) -> None:
         """The input is over: due epochs are closed in turn, as the engine does it."""
         while (due := self.due()) is not None:
-            self.epoch(due)
+            self._close(due, ())
         self.committer.flush(at(epoch))
 
     def due(self) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from source_reading import COUNT, TIME, assert_independent
+from tests.unit.source_reading import COUNT, TIME, assert_independent
 
 from streammine.model.epoch_log import (
     EpochSettings,

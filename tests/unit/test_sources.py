@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from source_reading import COUNT, SCHEMA, TIME, assert_independent, read_source
+from tests.unit.source_reading import COUNT, SCHEMA, TIME, assert_independent, read_source
 
 from streammine.model.contracts import Delivery
 from streammine.model.epochs import INFINITY, EpochDefinition

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from user_code_samples import LINES, Words, lines
+from tests.unit.user_code_samples import LINES, Words, lines
 
 from streammine.model.errors import UserCodeError
 from streammine.operators.api import Mapper

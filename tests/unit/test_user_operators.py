@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from user_code_samples import LINES, READINGS, Count, Words, closing, lines, readings
+from tests.unit.user_code_samples import LINES, READINGS, Count, Words, closing, lines, readings
 
 from streammine.model.contracts import StatefulOperator
 from streammine.model.errors import TopologyError, UserCodeError

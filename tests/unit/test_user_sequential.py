@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from user_code_samples import READINGS, Steps, closing, readings
+from tests.unit.user_code_samples import READINGS, Steps, closing, readings
 
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.api import Operator

@@ -57,8 +57,11 @@ class LogRuns:
         self._visible = list(manifest.schema.names if columns is None else columns)
         self._first_rows = _first_rows(folder, len(manifest.partitions)) if with_numbers else None
         mine = range(slice_index, len(manifest.partitions), slices)
+        # the event time is read even where no operator asks for it
+        time = [] if definition.column in (None, *self._visible) else [definition.column]
+        read = [*self._visible, *time]
         self._partitions = [
-            _PartitionBatches(folder, number, manifest.partitions[number], self._visible)
+            _PartitionBatches(folder, number, manifest.partitions[number], read)
             for number in mine
         ]
         letters = _dead_letters(folder) if slice_index == 0 and manifest.rows_dead else iter(())

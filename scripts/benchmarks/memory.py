@@ -1,0 +1,81 @@
+"""Whether a node's memory grows with the input: the word count on an input and on one ten times as long."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import click
+
+from benchmarks import options
+from benchmarks.cluster import BenchmarkCluster
+from benchmarks.report import print_json, print_table
+from benchmarks.workloads import WORKLOADS, Settings
+
+FACTOR = 10
+TOLERANCE = 1.1
+"""Allocators do not give the same peak twice."""
+
+
+@click.command(help="Peak memory of the nodes on the word count, and on ten times the input.")
+@options.nodes
+@options.slices
+@options.events
+@options.folder
+@options.as_json
+@options.discipline
+def memory(
+    nodes: int,
+    slices: int,
+    events: int | None,
+    folder: Path,
+    as_json: bool,
+    discipline: str | None,
+) -> None:
+    workload = WORKLOADS["wordcount"]
+    small = events or workload.events
+    peaks = {}
+    for size in (small, FACTOR * small):
+        files = workload.files(folder, size)
+        # a new cluster each time: a process's peak is that of its life
+        with (
+            tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch,
+            BenchmarkCluster(nodes) as cluster,
+        ):
+            settings = Settings(Path(scratch) / "output", slices, discipline)
+            cluster.run(workload.topology(files, settings), folder)
+            peaks[size] = {
+                name: peak_bytes(process.pid) for name, process in cluster.local.processes.items()
+            }
+    ratio = max(peaks[FACTOR * small].values()) / max(peaks[small].values())
+    if as_json:
+        print_json(
+            {
+                "name": "memory",
+                "nodes": nodes,
+                "events": small,
+                "factor": FACTOR,
+                "peak_bytes": peaks[small],
+                "peak_bytes_of_long_input": peaks[FACTOR * small],
+                "ratio": round(ratio, 3),
+                "grows": ratio > TOLERANCE,
+            }
+        )
+        return
+    print_table(
+        ("node", f"{small:,} lines", f"{FACTOR * small:,} lines"),
+        [
+            (name, *(f"{peaks[size][name] / 2**20:.0f} MiB" for size in peaks))
+            for name in peaks[small]
+        ],
+    )
+    print(f"greatest peak, long input over short: {ratio:.2f}")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a living process has had in use, as Linux counted it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    assert found is not None, "Linux tells the peak of a living process"
+    return int(found[1]) * 1024

@@ -1,0 +1,145 @@
+"""`streammine status`: what a cluster that is up is doing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streammine.cli.clusters import cluster_options
+from streammine.cli.figures import JobFigures, NodeFigures, figures, node_figures
+from streammine.cli.summary import text_table
+from streammine.model.errors import ClusterError
+from streammine.runtime.client import Client, KnownJob
+from streammine.runtime.standing import StandingCluster, cluster_folder
+
+MEASURED_SECONDS = 0.6
+"""Rates come from two looks so far apart; nodes report four times a second."""
+
+
+@click.command()
+@click.argument("job", type=click.IntRange(min=0), required=False)
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+def status(job: int | None, name: str | None, folder: Path | None, as_json: bool) -> None:
+    """Show a cluster's nodes and jobs; with JOB, a number, that job's operators as well."""
+    cluster = StandingCluster(cluster_folder(name, folder))
+    with Client(cluster.address) as client:
+        client.wait_for_members(1, cluster.check)
+        jobs = client.jobs()
+        shown = _wanted(job, jobs)
+        first = client.status(job)
+        began = time.monotonic()
+        before = {each.number: _figures(each, first, None, began) for each in shown}
+        time.sleep(MEASURED_SECONDS)
+        second = client.status(job)
+        now = time.monotonic()
+    after = {each.number: _figures(each, second, before[each.number], now) for each in shown}
+    nodes = node_figures(second, node_figures(first))
+    if as_json:
+        click.echo(json.dumps(_tree(cluster, second, nodes, jobs, after)))
+        return
+    click.echo(f"cluster in {cluster.folder}, ZooKeeper at {cluster.state.zookeeper}\n")
+    click.echo(_nodes_table(nodes, second["manager"]))
+    click.echo()
+    for line in _job_lines(jobs if job is None else shown, after):
+        click.echo(line)
+    warnings = cluster.warnings()
+    if warnings:
+        click.echo(f"\nwhat happened to its processes:\n{warnings}")
+
+
+def _wanted(job: int | None, jobs: list[KnownJob]) -> list[KnownJob]:
+    """The jobs whose operators are shown. Raises ClusterError when the one asked for isn't there."""
+    if job is None:
+        return [each for each in jobs if each.outcome is None]
+    found = [each for each in jobs if each.number == job]
+    if not found:
+        numbers = ", ".join(str(each.number) for each in jobs) or "none"
+        raise ClusterError(f"the cluster knows no job {job}; it knows: {numbers}")
+    return found
+
+
+def _figures(
+    job: KnownJob, status: dict[str, Any], before: JobFigures | None, now: float
+) -> JobFigures:
+    own = status["jobs"].get(str(job.number))
+    if own is None:
+        own = {"slices": {}}
+    return figures(job.spec, {**status, "jobs": {str(job.number): own}}, before, now)
+
+
+def _nodes_table(nodes: tuple[NodeFigures, ...], manager: str | None) -> str:
+    rows: list[dict[str, object]] = [
+        {
+            "node": node.name,
+            "role": "manager" if node.name == manager else "",
+            "CPU": f"{node.cpu_share:.0%}",
+            "memory": f"{node.memory_bytes / 1e6:,.0f} MB",
+            "queued": f"{node.queued_tasks:.0f}",
+        }
+        for node in nodes
+    ]
+    return text_table(rows, ["node", "role", "CPU", "memory", "queued"]) if rows else "no nodes"
+
+
+def _job_lines(jobs: list[KnownJob], shown: dict[int, JobFigures]) -> Iterator[str]:
+    if not jobs:
+        yield "no jobs yet"
+    for job in jobs:
+        current = shown.get(job.number)
+        line = f"job {job.number} {job.name}: {job.state}"
+        if job.outcome is None and current is not None:
+            line += f", {current.line()}"
+        elif job.outcome is not None and job.outcome.reason:
+            line += f": {job.outcome.reason}"
+        yield line
+        if current is not None and current.operators:
+            yield _operators_table(current)
+
+
+def _operators_table(current: JobFigures) -> str:
+    rows: list[dict[str, object]] = [
+        {
+            "operator": each.name,
+            "epoch": each.epoch,
+            "events in": f"{each.rows_in:,}",
+            "events/s": f"{each.rows_per_second:,.0f}",
+            "waiting": f"{each.waiting_bytes / 1e6:,.1f} MB",
+            "slices": each.places,
+        }
+        for each in current.operators
+    ]
+    return text_table(rows, ["operator", "epoch", "events in", "events/s", "waiting", "slices"])
+
+
+def _tree(
+    cluster: StandingCluster,
+    status: dict[str, Any],
+    nodes: tuple[NodeFigures, ...],
+    jobs: list[KnownJob],
+    shown: dict[int, JobFigures],
+) -> dict[str, object]:
+    return {
+        "folder": str(cluster.folder),
+        "zookeeper": cluster.state.zookeeper,
+        "manager": status["manager"],
+        "nodes": [asdict(node) for node in nodes],
+        "jobs": [
+            {
+                "job": job.number,
+                "name": job.name,
+                "state": job.state,
+                "reason": job.outcome.reason if job.outcome is not None else None,
+                "operators": [asdict(each) for each in shown[job.number].operators]
+                if job.number in shown
+                else [],
+            }
+            for job in jobs
+        ],
+    }

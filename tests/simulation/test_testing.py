@@ -1,0 +1,67 @@
+"""What users get from streammine.testing, its documented example among it."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import streammine.testing
+from streammine import InputError, Operator, Topology, TopologyError, Value
+from streammine.testing import assert_deterministic, assert_rows, check_operator, simulate
+from tests.simulation import workloads
+
+
+def test_the_documented_example_is_right() -> None:
+    found = doctest.testmod(streammine.testing)
+    assert found.attempted > 5
+    assert found.failed == 0
+
+
+def test_rows_are_compared_as_often_as_they_come() -> None:
+    table = pa.table({"a": [1, 1, 2], "b": ["x", "x", None]})
+    assert_rows(table, [(2, None), (1, "x"), (1, "x")])
+    with pytest.raises(AssertionError, match=r"missing rows: \[\]; rows too many: \[\"\(1, 'x'\)"):
+        assert_rows(table, [(2, None), (1, "x")])
+    with pytest.raises(AssertionError, match="row 0 is"):
+        assert_rows(table, [(2, None), (1, "x"), (1, "x")], ordered=True)
+
+
+class Last(Operator):
+    """Claims to be commutative, but keeps whatever came last."""
+
+    output: ClassVar = {"last": "int64"}
+    state: ClassVar = {"last": Value(0)}
+    commutative: ClassVar[bool] = True
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        state.last = event.value
+
+    def end_epoch(self, key: Any, state: Any) -> Any:
+        return state.last
+
+
+def test_an_operator_that_only_claims_to_be_commutative_is_found_out() -> None:
+    table = pa.table({"key": [1] * 50, "value": list(range(50))})
+    with pytest.raises(AssertionError, match="shuffled"):
+        check_operator(Last, table.to_batches(), key="key")
+    topology = (
+        Topology(name="last", epoch={"count": 10})
+        .source("rows", files="rows.parquet", prepare="none", slices=3)
+        .operator("last", input="rows", key="key", operator=Last)
+        .sink("result", input="last", format="console")
+    )
+    with pytest.raises(AssertionError, match="another output than seed 0: sink 'result', epoch"):
+        assert_deterministic(topology, {"rows": table})
+
+
+def test_what_can_not_run_is_refused_by_name() -> None:
+    topology = workloads.word_count()
+    with pytest.raises(InputError, match="'lines' is not a generator; give its rows in `inputs`"):
+        simulate(topology)
+    with pytest.raises(InputError, match="'lines': its tables don't fit its schema"):
+        simulate(topology, {"lines": pa.table({"text": ["a"]})})
+    with pytest.raises(TopologyError):
+        simulate(Topology(name="empty", epoch={"count": 1}))

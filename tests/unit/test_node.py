@@ -1,0 +1,205 @@
+"""The node's protocol: reconciling towards the plan, and routing between slices, peers and manager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streammine.engine import node
+from streammine.engine.node import NodeEffect, NodeMachine, NodeStimulus
+from streammine.engine.placement import place
+from streammine.engine.stimuli import Output, WorkResult
+from streammine.model import control
+from streammine.model.frames import FrameHeader, FrameKind
+from streammine.model.ids import SliceId
+from streammine.model.job import Plan
+from tests.unit.small_job import GRAPH, heartbeat, machine
+from tests.unit.transcripts import effect_text
+
+JOB = 1
+NODES = ("a", "b")
+PLACES = place(GRAPH, NODES, 1)
+
+
+def text(effect: NodeEffect) -> str:
+    match effect:
+        case node.Deploy(_, version, slices):
+            return f"deploy {', '.join(str(name) for name, _ in slices)} for plan {version}"
+        case node.Undeploy(job):
+            return f"undeploy {job}"
+        case node.Perform(_, slice_id, work):
+            return f"{slice_id}: {effect_text(node.stimuli.Run(work))}"
+        case node.TransmitFrame(name, frame):
+            return f"to {name}: {effect_text(node.stimuli.SendFrame(frame))}"
+        case node.TransmitControl(name, control.Heartbeat(_, _, jobs)):
+            return f"to {name}: report {[(each.plan_version, each.failed) for each in jobs]}"
+        case node.TransmitControl(name, message):
+            return f"to {name}: {type(message).__name__} on {getattr(message, 'channel', None)}"
+        case node.WakeSlice(_, slice_id, seconds):
+            return f"wake {slice_id} after {seconds:g} s"
+        case node.DeclarePlan(plan):
+            return f"declare plan {plan.version}: {plan.phase}"
+        case node.DeclareEnd(_, outcome):
+            return f"declare end: {outcome.status}"
+        case node.SourcesStart():
+            return "sources start"
+
+
+def told(player: NodeMachine, *stimuli: NodeStimulus) -> list[str]:
+    return [text(effect) for stimulus in stimuli for effect in player.handle(stimulus)]
+
+
+def plan(version: int) -> node.PlanSeen:
+    return node.PlanSeen(Plan(JOB, version, "deploy" if version == 1 else "run", PLACES))
+
+
+def built(names: Iterable[str], version: int = 1) -> node.Deployed:
+    return node.Deployed(JOB, version, tuple(machine(SliceId.parse(name)) for name in names))
+
+
+def running_b() -> NodeMachine:
+    """Node b, not the manager, with source/1 and counts/1 running."""
+    player = NodeMachine("b")
+    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    told(player, built(["source/1", "counts/1"]), plan(2))
+    return player
+
+
+def frame(channel: int, kind: FrameKind, epoch: int, sequence: int) -> node.FrameReceived:
+    data = kind is FrameKind.DATA
+    header = FrameHeader(JOB, channel, 1, epoch, 0, sequence, int(data), kind)
+    return node.FrameReceived(header, "batch" if data else None, 10 * data)
+
+
+def test_the_first_member_is_the_manager_and_declares_plans() -> None:
+    player = NodeMachine("a")
+    assert told(player, node.MembersSeen(NODES)) == []
+    assert told(player, node.JobSeen(JOB, GRAPH, 2)) == ["declare plan 1: deploy"]
+    assert told(player, plan(1)) == ["deploy source/0, counts/0 for plan 1"]
+    assert told(player, built(["source/0", "counts/0"])) == []
+    heard = node.ControlReceived("b", heartbeat("b", 1, ("source/1", "counts/1")))
+    assert told(player, heard) == ["declare plan 2: run"]
+    assert told(player, plan(2)) == ["sources start", "source/0: run read 64"]
+
+
+def test_another_node_deploys_what_is_placed_on_it_and_reports() -> None:
+    player = NodeMachine("b")
+    assert told(player, node.MembersSeen(NODES)) == ["to a: report []"]
+    assert told(player, node.JobSeen(JOB, GRAPH, 2)) == []
+    assert told(player, plan(1)) == ["deploy source/1, counts/1 for plan 1"]
+    assert told(player, built(["source/1", "counts/1"])) == ["to a: report [(1, None)]"]
+    assert told(player, plan(2)) == [
+        "sources start",
+        "to a: report [(2, None)]",
+        "source/1: run read 64",
+    ]
+    assert told(player, plan(2), plan(1)) == [], "a plan is followed once, and never backwards"
+
+
+def test_a_plan_that_comes_while_slices_are_built_is_followed_afterwards() -> None:
+    player = NodeMachine("b")
+    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    assert told(player, plan(2)) == []
+    assert told(player, built(["source/1", "counts/1"])) == [
+        "sources start",
+        "to a: report [(2, None)]",
+        "source/1: run read 64",
+    ]
+
+
+def test_frames_to_a_slice_of_this_node_do_not_leave_it_and_others_do() -> None:
+    # channels 0, 1 of source/0 and 2, 3 of source/1 lead to counts/0 on a and counts/1 here
+    player = running_b()
+    outputs = tuple(Output(channel, 4, 1, 10, "batch") for channel in (2, 3))
+    result = WorkResult(outputs, open_epoch=5)
+    done = node.WorkFinished(JOB, SliceId("source", 1), result)
+    assert told(player, done) == [
+        "to a: send 2.0 end 3",
+        "to a: send 2.1 data 4",
+        "to a: send 2.2 end 4",
+        "source/1: run read 64",
+        "counts/1: run accumulate 4 from 3",
+    ]
+
+
+def test_credit_finds_the_sender_on_this_node_or_another() -> None:
+    player = running_b()
+    told(player, frame(1, FrameKind.EPOCH_END, 3, 0))
+    done = node.WorkFinished(JOB, SliceId("source", 1), WorkResult(open_epoch=4))
+    lines = told(player, done)
+    assert "to a: Credit on 1" in lines
+    source = player.jobs[JOB].slices[SliceId("source", 1)]
+    assert source.outputs[3].frontier == 4, "its own credit came by itself"
+    assert source.outputs[2].frontier < 4
+    told(player, node.ControlReceived("a", control.Credit(JOB, 2, 1, 4)))
+    assert source.outputs[2].frontier == 4
+
+
+def test_a_gap_is_asked_for_at_the_senders_node_and_announcements_go_to_the_receivers() -> None:
+    player = running_b()
+    assert told(player, frame(1, FrameKind.DATA, 3, 5)) == ["to a: ResendRequest on 1"]
+    told(player, node.WorkFinished(JOB, SliceId("source", 1), WorkResult(open_epoch=4)))
+    assert told(player, node.HeartbeatDue({}, {})) == [
+        "to a: report [(2, None)]",
+        "to a: Announce on 2",
+    ]
+
+
+def test_what_names_no_job_or_channel_that_stands_is_dropped() -> None:
+    player = running_b()
+    unknown = FrameHeader(99, 0, 1, 0, 0, 0, 0, FrameKind.EPOCH_END)
+    assert told(player, node.FrameReceived(unknown, None, 0)) == []
+    assert told(player, frame(400, FrameKind.DATA, 0, 0)) == []
+    assert told(player, node.ControlReceived("a", control.Credit(JOB, 400, 1, 4))) == []
+    assert told(player, node.ControlReceived("a", heartbeat("c", 1))) == [], "not the sender's own"
+
+
+def test_an_error_is_told_to_the_manager_and_the_jobs_slices_stand_still() -> None:
+    player = running_b()
+    failed = node.WorkFinished(JOB, SliceId("source", 1), None, "operator 'x': boom")
+    assert told(player, failed) == ["to a: report [(2, \"operator 'x': boom\")]"]
+    assert told(player, frame(1, FrameKind.DATA, 3, 0)) == []
+    assert told(player, node.JobEndSeen(JOB)) == [f"undeploy {JOB}"]
+    assert player.jobs == {}
+
+
+def test_slices_that_can_not_be_built_fail_the_job() -> None:
+    player = NodeMachine("b")
+    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    failed = node.Deployed(JOB, 1, (), "no module named 'x'")
+    assert told(player, failed) == ["to a: report [(0, \"no module named 'x'\")]"]
+    assert told(player, plan(2)) == []
+
+
+def test_a_job_that_ended_while_it_was_built_is_undeployed() -> None:
+    player = NodeMachine("b")
+    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    assert told(player, node.JobEndSeen(JOB)) == [f"undeploy {JOB}"]
+    assert told(player, built(["source/1", "counts/1"])) == [f"undeploy {JOB}"]
+
+
+def test_the_manager_ends_the_job_when_the_last_slice_anywhere_is_finished() -> None:
+    player = NodeMachine("a")
+    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    told(player, built(["source/0", "counts/0"]))
+    told(player, node.ControlReceived("b", heartbeat("b", 1, ("source/1", "counts/1"))), plan(2))
+    on_b = ("source/1", "counts/1")
+    told(player, node.ControlReceived("b", heartbeat("b", 2, on_b, finished=on_b)))
+    source = SliceId("source", 0)
+    over = WorkResult(open_epoch=2**63 - 1, exhausted=True)
+    told(player, node.WorkFinished(JOB, source, over))
+    told(player, node.WorkFinished(JOB, source, WorkResult(finished=True)))
+    told(player, frame(2, FrameKind.EPOCH_END, 2**63 - 1, 0))
+    lines = told(player, node.WorkFinished(JOB, SliceId("counts", 0), WorkResult(finished=True)))
+    assert lines == ["declare end: finished"]
+
+
+def test_a_client_can_ask_for_the_state_of_everything() -> None:
+    player = NodeMachine("a")
+    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    told(player, node.ControlReceived("b", heartbeat("b", 1, ("source/1",))))
+    status = player.status(None)
+    assert status["manager"] == "a"
+    jobs = status["jobs"]
+    assert isinstance(jobs, dict)
+    assert jobs["1"]["slices"]["source/1"]["node"] == "b"
+    assert player.status(2)["jobs"] == {}

@@ -1,0 +1,151 @@
+"""From operators to vertices, edges and disciplines, and from there to places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streammine.engine.placement import place
+from streammine.engine.planner import DEAD_LETTERS, LogicalNode, plan
+from streammine.model.contracts import Discipline, Traits
+from streammine.model.errors import ClusterError, TopologyError
+from streammine.model.ids import SliceId
+from streammine.model.job import Edge, JobGraph
+
+ORDER_SENSITIVE = Traits(commutative=False, mergeable=False)
+COMBINABLE = Traits(combinable=True)
+
+
+def stateful(name: str, *inputs: str, **fields: Any) -> LogicalNode:
+    return LogicalNode(name, "stateful", inputs, **fields)
+
+
+def graph(*operators: LogicalNode, sink: dict[str, Any] | None = None) -> JobGraph:
+    """source -> operators … -> result"""
+    last = operators[-1].name if operators else "source"
+    return plan(
+        [
+            LogicalNode("source", "source", slices=3),
+            *operators,
+            LogicalNode("result", "sink", (last,), **(sink or {})),
+        ]
+    )
+
+
+def edge_into(found: JobGraph, target: str) -> Edge:
+    (edge,) = [edge for edge in found.edges if edge.target == target]
+    return edge
+
+
+def test_stateless_operators_run_on_the_edge_and_have_no_vertex() -> None:
+    #   source ==words==long==> counts --> result --> result.committer
+    found = graph(
+        LogicalNode("words", "stateless", ("source",)),
+        LogicalNode("long", "stateless", ("words",)),
+        stateful("counts", "long", slices=4),
+    )
+    names = [vertex.name for vertex in found.vertices]
+    assert names == ["source", "counts", "result", "result.committer"]
+    assert edge_into(found, "counts").stages == ("words", "long")
+    assert len(found.inputs[SliceId("counts", 2)]) == 3
+    assert len(found.outputs[SliceId("source", 0)]) == 4
+
+
+def test_channels_are_numbered_alike_from_any_end() -> None:
+    found = graph(stateful("counts", "source", slices=2))
+    assert [channel.number for channel in found.channels] == list(range(len(found.channels)))
+    ends = [(str(channel.source), str(channel.target)) for channel in found.channels[:3]]
+    assert ends == [
+        ("source/0", "counts/0"),
+        ("source/0", "counts/1"),
+        ("source/1", "counts/0"),
+    ]
+    for slice_id, channels in found.inputs.items():
+        assert all(found.channels[channel.number].target == slice_id for channel in channels)
+
+
+@pytest.mark.parametrize(
+    ("traits", "wish", "expected"),
+    [
+        (Traits(), None, Discipline.EPOCH),
+        (Traits(), Discipline.STRICT, Discipline.STRICT),
+        (Traits(), Discipline.NONE, Discipline.NONE),
+        (ORDER_SENSITIVE, None, Discipline.STRICT),
+        (ORDER_SENSITIVE, Discipline.STRICT, Discipline.STRICT),
+    ],
+)
+def test_the_cheapest_discipline_that_keeps_the_promise_is_taken(
+    traits: Traits, wish: Discipline | None, expected: Discipline
+) -> None:
+    found = graph(stateful("op", "source", traits=traits, discipline=wish))
+    assert found.vertex("op").discipline is expected
+    assert found.vertex("op").reason
+    assert edge_into(found, "op").carries_order == (expected is Discipline.STRICT)
+
+
+@pytest.mark.parametrize("wish", [Discipline.MERGE, Discipline.CONSENSUS])
+def test_disciplines_that_are_not_there_yet_are_refused(wish: Discipline) -> None:
+    with pytest.raises(TopologyError, match="not available yet"):
+        graph(stateful("op", "source", discipline=wish))
+
+
+def test_epoch_for_an_order_sensitive_operator_is_refused() -> None:
+    with pytest.raises(TopologyError, match="needs a commutative operator"):
+        graph(stateful("op", "source", traits=ORDER_SENSITIVE, discipline=Discipline.EPOCH))
+
+
+@pytest.mark.parametrize(
+    ("fields", "combined"),
+    [
+        ({"traits": COMBINABLE}, True),
+        ({"traits": COMBINABLE, "combine": False}, False),
+        ({"traits": COMBINABLE, "discipline": Discipline.STRICT}, False),
+        ({"traits": COMBINABLE, "broadcast": True}, False),
+        ({"traits": Traits()}, False),
+    ],
+)
+def test_what_can_be_combined_before_the_shuffle_is(fields: dict[str, Any], combined: bool) -> None:
+    assert edge_into(graph(stateful("op", "source", **fields)), "op").combined == combined
+
+
+def test_an_operator_without_keys_has_one_slice() -> None:
+    assert graph(stateful("all", "source", slices=5, keyed=False)).vertex("all").slices == 1
+
+
+def test_a_sink_has_the_slices_of_its_input_and_an_ordered_one_has_one() -> None:
+    counts = stateful("counts", "source", slices=4)
+    assert graph(counts).vertex("result").slices == 4
+    assert graph(counts, sink={"slices": 2}).vertex("result").slices == 2
+    assert graph(counts, sink={"slices": 9}).vertex("result").slices == 4
+    ordered = graph(counts, sink={"ordered": True})
+    assert ordered.vertex("result").slices == 1
+    assert edge_into(ordered, "result").carries_order
+    assert edge_into(ordered, "result").routing == "forward"
+
+
+def test_whatever_may_die_has_a_channel_to_the_dead_letters() -> None:
+    #   source ==parsed==> counts --> result      parsed runs in the source's slices, so its dead
+    #      \------.dead-letters------/            rows leave from there
+    found = graph(
+        LogicalNode("parsed", "stateless", ("source",), may_die=True),
+        stateful("counts", "parsed", may_die=True),
+    )
+    dead = [edge.source for edge in found.edges if edge.dead]
+    assert sorted(dead) == ["counts", "source"]
+    assert found.vertex(DEAD_LETTERS).slices == 1
+    assert not any(edge.dead for edge in graph(stateful("counts", "source")).edges)
+
+
+def test_slices_go_round_robin_over_the_nodes_in_the_order_of_joining() -> None:
+    found = graph(stateful("counts", "source", slices=4))
+    placed = place(found, ["b", "a", "c"], generation=7)
+    assert [placed[SliceId("counts", index)][0].node for index in range(4)] == ["b", "a", "c", "b"]
+    assert {group[0].generation for group in placed.values()} == {7}
+    # a sink's slice stands where the slice that it writes for stands
+    assert placed[SliceId("result", 2)] == placed[SliceId("counts", 2)]
+
+
+def test_without_a_node_nothing_can_be_placed() -> None:
+    with pytest.raises(ClusterError, match="no live node"):
+        place(graph(), [], generation=1)
