@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -48,6 +49,8 @@ def node(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     # the loop must get the interpreter soon when a worker runs Python code
     sys.setswitchinterval(0.001)
+    # user code makes many short-lived rows and hardly ever cycles; the default looks for them too often
+    gc.set_threshold(100_000, 20, 20)
     pa.set_cpu_count(threads)
     cluster_keys = ClusterKeys.load(keys)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -22,5 +22,5 @@ def stop(job: int, name: str | None, folder: Path | None) -> None:
         client.wait_for_members(1, cluster.check)
         outcome = client.stop(job, "stopped by its user")
     if outcome.status != "stopped":
-        raise ClusterError(f"job {job} has {outcome.status} already")
+        raise ClusterError(f"job {job} ended by itself: it {outcome.status}")
     click.echo(f"job {job} is stopped")

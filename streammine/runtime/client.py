@@ -126,12 +126,12 @@ class Client:
     def stop(self, job: int, reason: str, timeout_seconds: float = 10.0) -> JobOutcome:
         """Have the manager stop a job and wait until it has ended, however it did.
 
-        Raises ClusterError when there is no such job, or it does not end in time.
+        Raises ClusterError when there is no such job, it is over, or it does not end in time.
         """
         deadline = time.monotonic() + timeout_seconds
         known = self._service.read_outcome(job)
         if known is not None:
-            return decode_outcome(known)
+            raise ClusterError(f"job {job} is over already: it {decode_outcome(known).status}")
         self._ask(control.StopRequest(job, reason))
         while not self._ended(job):
             left = deadline - time.monotonic()

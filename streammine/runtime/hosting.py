@@ -13,6 +13,7 @@ from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment
 from streammine.engine.processor import Processor, SourceProcessor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import CloseEpoch, Finish, Work, WorkResult
+from streammine.model.contracts import SourceReader
 from streammine.model.errors import ProtocolError, UserCodeError
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec
@@ -104,7 +105,7 @@ class HostedJob:
         epoch = self.compiled.epoch
         sources = {source.name: source for source in self.spec.sources}
 
-        def reader(name: str, index: int, columns: tuple[str, ...] | None):  # type: ignore[no-untyped-def]
+        def reader(name: str, index: int, columns: tuple[str, ...] | None) -> SourceReader:
             settings = topology.sources[name]
             return open_reader(sources[name], settings, epoch, index, settings.slices, columns)
 

@@ -249,7 +249,8 @@ class Node:
             try:
                 machines = job.deploy(effect.slices)
                 done = machine.Deployed(effect.job, effect.version, tuple(machines))
-            except Exception as error:
+            except BaseException as error:
+                # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
                 done = machine.Deployed(effect.job, effect.version, (), failure)
             self._post(lambda: done)
@@ -269,16 +270,20 @@ class Node:
                 result = job.perform(effect.slice, effect.work)
                 counters = job.slices[effect.slice].counters()
                 self._handle(machine.WorkFinished(effect.job, effect.slice, result, None, counters))
-            except Exception as error:
+            except BaseException as error:
+                # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
                 self._handle(machine.WorkFinished(effect.job, effect.slice, None, failure))
 
         self.workers.submit(job.slices[effect.slice].rank, task)
 
-    def _failure(self, error: Exception) -> str:
+    def _failure(self, error: BaseException) -> str:
         """An error's text for the user; our own bugs come with their traceback."""
         if isinstance(error, StreammineError):
             return str(error)
+        if not isinstance(error, Exception):
+            where = "".join(traceback.format_tb(error.__traceback__)[-3:])
+            return f"user code tried to end its process ({error!r}); let it raise an error\n{where}"
         where = "".join(traceback.format_exception(error))
         return f"internal error on node {self.settings.name}: {error!r}\n{where}"
 

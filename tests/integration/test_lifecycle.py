@@ -182,7 +182,7 @@ def test_a_job_that_is_left_to_the_cluster_can_be_seen_and_stopped(standing: Wor
     again = standing.run("stop", number)
     assert (again.returncode, again.stderr) == (
         1,
-        f"streammine: job {number} has stopped already\n",
+        f"streammine: job {number} is over already: it stopped\n",
     )
     assert "stopped by its user" in standing.run("status", number).stdout
     assert "knows no job 99" in standing.run("status", "99").stderr

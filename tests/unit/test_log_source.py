@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.unit.source_reading import COUNT, TIME, assert_independent
 
 from streammine.model.epoch_log import (
     EpochSettings,
@@ -26,6 +25,7 @@ from streammine.model.epochs import INFINITY
 from streammine.model.errors import InputError, TopologyError
 from streammine.model.topology.sources import LogSource
 from streammine.runtime.sources import open_reader, resolve_source
+from tests.unit.source_reading import COUNT, TIME, assert_independent
 
 
 class TestLog:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.source_reading import COUNT, SCHEMA, TIME, assert_independent, read_source
 
 from streammine.model.contracts import Delivery
 from streammine.model.epochs import INFINITY, EpochDefinition
@@ -20,6 +19,7 @@ from streammine.model.errors import InputError, TopologyError
 from streammine.model.topology.sources import FilesSource, GeneratorSource
 from streammine.operators.generators import Keys, Readings, Words, word_of_rank
 from streammine.runtime.sources import open_reader, resolve_source
+from tests.unit.source_reading import COUNT, SCHEMA, TIME, assert_independent, read_source
 
 
 def files(pattern: str, **settings: Any) -> FilesSource:

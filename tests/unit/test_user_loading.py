@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.user_code_samples import LINES, Words, lines
 
 from streammine.model.errors import UserCodeError
 from streammine.operators.api import Mapper
 from streammine.operators.loading import load_user_code
 from streammine.operators.user import adapted
+from tests.unit.user_code_samples import LINES, Words, lines
 
 
 class TestLoading:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.unit.user_code_samples import LINES, READINGS, Count, Words, closing, lines, readings
 
 from streammine.model.contracts import StatefulOperator
 from streammine.model.errors import TopologyError, UserCodeError
@@ -16,6 +15,7 @@ from streammine.operators.api import Mapper, Reducer
 from streammine.operators.checking import check_operator
 from streammine.operators.user_mapper import UserMapper
 from streammine.operators.user_reducer import UserReducer
+from tests.unit.user_code_samples import LINES, READINGS, Count, Words, closing, lines, readings
 
 
 def mapper(result: Any, output: Any = None, dead_letter: bool = False) -> UserMapper:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.unit.user_code_samples import READINGS, Steps, closing, readings
 
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.api import Operator
 from streammine.operators.checking import check_operator
 from streammine.operators.state import Queue, Value
 from streammine.operators.user_operator import UserOperator
+from tests.unit.user_code_samples import READINGS, Steps, closing, readings
 
 
 def ran(operator: UserOperator, epoch: int, *batches: pa.RecordBatch) -> pa.Table:

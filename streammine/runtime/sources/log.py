@@ -61,8 +61,7 @@ class LogRuns:
         time = [] if definition.column in (None, *self._visible) else [definition.column]
         read = [*self._visible, *time]
         self._partitions = [
-            _PartitionBatches(folder, number, manifest.partitions[number], read)
-            for number in mine
+            _PartitionBatches(folder, number, manifest.partitions[number], read) for number in mine
         ]
         letters = _dead_letters(folder) if slice_index == 0 and manifest.rows_dead else iter(())
         self._dead = letters
