@@ -57,8 +57,11 @@ from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
 
 Operator = StatelessOperator | StatefulOperator | SequentialOperator
 
-CHANNEL_BUDGET_BYTES = 128 << 20
-"""What all channels into one slice may hold of later epochs, together."""
+CHANNEL_BUDGET_BYTES = 16 << 20
+"""What all channels into one slice may hold of later epochs, together.
+
+A sender that runs ahead of the others costs memory here, in accumulators, and there, in retained frames.
+"""
 
 SMALLEST_BUDGET_BYTES = 1 << 20
 DEAD_LETTERS_COMMIT_EVERY = 64

@@ -39,6 +39,13 @@ def _comparison(name: str) -> None:
         help="What the engine reads: the Parquet files, or an epoch log prepared from them.",
     )
     @click.option(
+        "--commit-every",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Epochs that the sink commits together.",
+    )
+    @click.option(
         "--threads",
         type=click.IntRange(1),
         default=2,
@@ -64,6 +71,7 @@ def _comparison(name: str) -> None:
         runs: int,
         discipline: str | None,
         source: InputKind,
+        commit_every: int,
         threads: int,
         rows: bool,
         references: tuple[str, ...],
@@ -79,6 +87,7 @@ def _comparison(name: str) -> None:
             slices=slices,
             discipline=discipline,
             source=source,
+            commit_every=commit_every,
             rows=rows,
             references=references or PROGRAMS,
         )

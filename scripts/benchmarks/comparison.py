@@ -54,6 +54,7 @@ class Plan:
     slices: int = 2
     discipline: str | None = None
     source: InputKind = "parquet"
+    commit_every: int = 1
     rows: bool = False
     references: tuple[str, ...] = PROGRAMS
 
@@ -75,6 +76,7 @@ def measure(workload: Workload, plan: Plan) -> Measurement:
             plan.slices,
             plan.discipline,
             plan.source,
+            plan.commit_every,
             rows=plan.rows,
         )
         topology = workload.topology(files, settings)

@@ -59,15 +59,12 @@ def display_for(topology: Topology, quiet: bool) -> Display:
     return LiveDisplay(topology.name, console)
 
 
-def _print_table(sink: str, epoch: int, table: Any) -> None:
-    """Rows of a console sink, on standard output."""
+def _table_text(sink: str, epoch: int, table: Any) -> str:
+    """The first rows of a console sink's epoch."""
     rows = table.slice(0, SHOWN_TABLE_ROWS).to_pylist()
     more = table.num_rows - len(rows)
-    print(f"{sink}, epoch {epoch}: {table.num_rows:,} rows")
-    print(text_table(rows, table.column_names))
-    if more > 0:
-        print(f"  … {more:,} more")
-    sys.stdout.flush()
+    text = f"{sink}, epoch {epoch}: {table.num_rows:,} rows\n{text_table(rows, table.column_names)}"
+    return f"{text}\n  … {more:,} more" if more > 0 else text
 
 
 class PlainDisplay:
@@ -117,7 +114,7 @@ class PlainDisplay:
         self.note(current.line())
 
     def table(self, sink: str, epoch: int, table: Any) -> None:
-        _print_table(sink, epoch, table)
+        print(_table_text(sink, epoch, table), flush=True)
 
 
 class LiveDisplay:
@@ -127,7 +124,15 @@ class LiveDisplay:
         self._name = name
         self._phase = ""
         self._before: JobFigures | None = None
-        self._live = Live(Text(""), console=console, refresh_per_second=4, transient=True)
+        # standard output may lead elsewhere, so it is not to be diverted into the view
+        self._live = Live(
+            Text(""),
+            console=console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> LiveDisplay:
         self._live.start()
@@ -154,7 +159,7 @@ class LiveDisplay:
     def preparing(self, source: str, progress: PrepareProgress) -> None:
         bar = ProgressBar(total=max(1, progress.total), completed=progress.done, width=40)
         text = Text(f"{self._name}: preparing {source} with Spark: {progress.step}")
-        self._live.update(Group(text, bar))
+        self._live.update(Group(text, _line(bar)))
 
     def status(self, submission: Submission, status: dict[str, Any]) -> None:
         current = figures(submission.spec, status, self._before, time.monotonic())
@@ -162,16 +167,26 @@ class LiveDisplay:
         self._live.update(_drawn(self._name, current))
 
     def table(self, sink: str, epoch: int, table: Any) -> None:
-        _print_table(sink, epoch, table)
+        text = _table_text(sink, epoch, table)
+        if sys.stdout.isatty():
+            # above the view, on the same screen
+            self._live.console.print(Text(text), soft_wrap=True)
+        else:
+            print(text, flush=True)
 
 
 def _drawn(name: str, current: JobFigures) -> RenderableType:
-    operators = Table(title=f"{name}: {current.line()}", title_justify="left")
+    parts: list[RenderableType] = [
+        Text(f"{name}: {current.line()}", no_wrap=True, overflow="ellipsis")
+    ]
+    if current.progress is not None:
+        parts.append(_line(ProgressBar(total=1.0, completed=current.progress, width=60)))
+    operators = Table()
     for column in ("operator", "epoch", "events in", "events/s", "waiting", "slices"):
         operators.add_column(
             column, justify="left" if column in ("operator", "slices") else "right"
         )
-    for each in current.operators:
+    for each in current.shown:
         operators.add_row(
             each.name,
             each.epoch,
@@ -190,7 +205,11 @@ def _drawn(name: str, current: JobFigures) -> RenderableType:
             f"{node.memory_bytes / 1e6:,.0f} MB",
             f"{node.queued_tasks:.0f}",
         )
-    parts: list[RenderableType] = [operators, nodes]
-    if current.progress is not None:
-        parts.insert(0, ProgressBar(total=1.0, completed=current.progress, width=60))
-    return Group(*parts)
+    return Group(*parts, operators, nodes)
+
+
+def _line(bar: ProgressBar) -> RenderableType:
+    """A bar by itself does not end its line."""
+    grid = Table.grid()
+    grid.add_row(bar)
+    return grid

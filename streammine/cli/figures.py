@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from streammine.engine.planner import COMMITTER_SUFFIX, DEAD_LETTERS
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.job import JobSpec
 
@@ -45,6 +46,16 @@ class JobFigures:
     operators: tuple[OperatorFigures, ...] = ()
     nodes: tuple[NodeFigures, ...] = ()
     counted: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> list[OperatorFigures]:
+        """What a person asks about: not the committers, nor dead letters as long as there are none."""
+        return [
+            each
+            for each in self.operators
+            if not each.name.endswith(COMMITTER_SUFFIX)
+            and (each.name != DEAD_LETTERS or each.rows_in)
+        ]
 
     def line(self) -> str:
         share = "" if self.progress is None else f", {self.progress:.0%} of the input"

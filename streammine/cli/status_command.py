@@ -99,7 +99,7 @@ def _job_lines(jobs: list[KnownJob], shown: dict[int, JobFigures]) -> Iterator[s
         elif job.outcome is not None and job.outcome.reason:
             line += f": {job.outcome.reason}"
         yield line
-        if current is not None and current.operators:
+        if current is not None and current.shown:
             yield _operators_table(current)
 
 
@@ -113,7 +113,7 @@ def _operators_table(current: JobFigures) -> str:
             "waiting": f"{each.waiting_bytes / 1e6:,.1f} MB",
             "slices": each.places,
         }
-        for each in current.operators
+        for each in current.shown
     ]
     return text_table(rows, ["operator", "epoch", "events in", "events/s", "waiting", "slices"])
 

@@ -21,6 +21,9 @@ ZERO_COPY_BYTES = 64 * 1024
 _LONGEST_WAITING_FRAMES = 65_536
 _RECONNECT_MILLISECONDS = 20
 _LONGEST_RECONNECT_MILLISECONDS = 1_000
+_HANDSHAKE_MILLISECONDS = 1_000
+"""A peer that does not know our key yet never answers the handshake, and ZeroMQ's own limit before
+the next try is half a minute."""
 
 Parts = tuple[bytes] | tuple[bytes, pa.Buffer | None]
 
@@ -53,6 +56,7 @@ class Link:
         socket.reconnect_ivl_max = _LONGEST_RECONNECT_MILLISECONDS
         if endpoint.startswith("tcp://"):
             set_tcp_options(socket)
+            socket.handshake_ivl = _HANDSHAKE_MILLISECONDS
             if keys is not None:
                 pair = keys.node(node)
                 socket.curve_serverkey = keys.server.public

@@ -14,7 +14,7 @@ from pathlib import Path
 from streammine.assembly import CompiledJob
 from streammine.engine.planner import DEAD_LETTERS
 from streammine.model.epochs import EpochDefinition
-from streammine.model.errors import TopologyError
+from streammine.model.errors import OutputError, TopologyError
 from streammine.model.job import JobSpec, ResolvedSource, SinkTarget
 from streammine.model.preparation import PrepareProgress, request_for
 from streammine.model.topology import FilesSource, Topology
@@ -146,12 +146,26 @@ def _targets(
                     "give each a path of its own"
                 )
         run = begin_run(open_store(location), topology.name, name, overwrite=overwrite)
+        _require_writable(name, location)
         targets[name] = SinkTarget(location, STORED_FORMATS.get(sink.format, sink.format), run)
     if any(vertex.name == DEAD_LETTERS for vertex in compiled.graph.vertices):
         location = _dead_letters_location(targets, topology, scratch)
         run = begin_run(open_store(location), topology.name, DEAD_LETTERS, overwrite=overwrite)
         targets[DEAD_LETTERS] = SinkTarget(location, "json", run)
     return targets
+
+
+def _require_writable(sink: str, location: str) -> None:
+    """Raises OutputError when the folder, or the one it would be made in, may not be written."""
+    if "://" in location:
+        return
+    folder = Path(location)
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"sink {sink!r} can't write {folder}: no permission in {existing}; change that "
+            "folder's owner or mode, or choose another `path`"
+        )
 
 
 def _dead_letters_location(

@@ -54,7 +54,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
 @pytest.fixture(scope="module")
 def digest(standing: Workplace) -> str:
     """What the word count comes to."""
-    found = standing.result("submit", standing.topology(name="known", sinks__result__path="known"))
+    found = standing.result("submit", standing.topology(file="known", sinks__result__path="known"))
     return str(found["output_digest"])
 
 
@@ -144,7 +144,7 @@ def test_two_jobs_at_a_time_and_one_after_another_come_to_the_same(
     found: dict[str, Any] = {}
 
     def submit(name: str) -> None:
-        path = standing.topology(name=name, sinks__result__path=name)
+        path = standing.topology(file=name, sinks__result__path=name)
         found[name] = standing.result("submit", path)
 
     threads = [threading.Thread(target=submit, args=(name,)) for name in ("first", "second")]
@@ -161,7 +161,7 @@ def test_two_jobs_at_a_time_and_one_after_another_come_to_the_same(
 
 
 def test_a_job_that_is_left_to_the_cluster_can_be_seen_and_stopped(standing: Workplace) -> None:
-    path = standing.topology(name="left", sinks__result__path="left", **SLOW)
+    path = standing.topology(file="left", sinks__result__path="left", **SLOW)
     number = standing.result("submit", path, "--detach")["job"]
     wait_for_output(standing.folder / "left")
     status = standing.result("status")
@@ -190,7 +190,7 @@ def test_a_job_that_is_left_to_the_cluster_can_be_seen_and_stopped(standing: Wor
 
 
 def test_ctrl_c_while_a_submitted_job_runs_stops_it(standing: Workplace, digest: str) -> None:
-    path = standing.topology(name="cut", sinks__result__path="cut", **SLOW)
+    path = standing.topology(file="cut", sinks__result__path="cut", **SLOW)
     with standing.start("submit", path) as process:
         wait_for_output(standing.folder / "cut")
         process.send_signal(signal.SIGINT)
@@ -200,12 +200,12 @@ def test_ctrl_c_while_a_submitted_job_runs_stops_it(standing: Workplace, digest:
     states = [each["state"] for each in standing.result("status")["jobs"]]
     assert "running" not in states
     # The cluster does as well as before.
-    after = standing.result("submit", standing.topology(name="b", sinks__result__path="b"))
+    after = standing.result("submit", standing.topology(file="b", sinks__result__path="b"))
     assert after["output_digest"] == digest
 
 
 def test_a_console_sink_shows_its_rows_while_the_job_runs(standing: Workplace) -> None:
-    path = standing.topology(name="shown", sinks__result={"input": "counts", "format": "console"})
+    path = standing.topology(file="shown", sinks__result={"input": "counts", "format": "console"})
     done = standing.run("submit", path, "--quiet")
     assert done.returncode == 0, done.stderr
     epochs = re.findall(r"^result, epoch (\d+): [\d,]+ rows$", done.stdout, re.MULTILINE)
@@ -234,7 +234,7 @@ def test_a_folder_with_something_else_in_it_is_refused(place: Workplace) -> None
 def test_the_loss_of_a_node_fails_its_jobs_and_another_takes_its_place(
     standing: Workplace, digest: str
 ) -> None:
-    path = standing.topology(name="torn", sinks__result__path="torn", **SLOW)
+    path = standing.topology(file="torn", sinks__result__path="torn", **SLOW)
     with standing.start("submit", path) as process:
         wait_for_output(standing.folder / "torn")
         standing.processes("node", "--name node-1")[0].kill()
@@ -248,13 +248,13 @@ def test_the_loss_of_a_node_fails_its_jobs_and_another_takes_its_place(
         lambda: standing.run("status").stdout,
     )
     assert "node-1 was ended by SIGKILL" in standing.run("status").stdout
-    after = standing.result("submit", standing.topology(name="c", sinks__result__path="c"))
+    after = standing.result("submit", standing.topology(file="c", sinks__result__path="c"))
     assert after["output_digest"] == digest
 
 
 def test_down_ends_everything(standing: Workplace) -> None:
     """Last of those that share the cluster: it takes the cluster down under a running job."""
-    path = standing.topology(name="last", sinks__result__path="last", **SLOW)
+    path = standing.topology(file="last", sinks__result__path="last", **SLOW)
     with standing.start("submit", path) as process:
         wait_for_output(standing.folder / "last")
         done = standing.run("down")
@@ -328,3 +328,14 @@ def test_the_live_view_leaves_a_clean_screen(place: Workplace) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+    screen = done.stdout
+    for drawn in ("starting ZooKeeper and 2 nodes", "of the input", "│ counts", "│ node-2"):
+        assert drawn in screen
+    # What comes last is the summary; the view was wiped out and the cursor is shown again.
+    hidden, shown = screen.rfind("\x1b[?25l"), screen.rfind("\x1b[?25h")
+    assert 0 <= hidden < shown
+    after = screen[shown:]
+    assert "\x1b[2K" in after, "the lines of the view are erased"
+    assert "│" not in after
+    assert "12,000 events in" in after
+    assert not place.left_over()

@@ -61,10 +61,10 @@ class Workplace:
         }
 
     def topology(
-        self, content: dict[str, Any] | str = WORDCOUNT, name: str = "topology", **changes: Any
+        self, content: dict[str, Any] | str = WORDCOUNT, file: str = "topology", **changes: Any
     ) -> Path:
         """Write a topology file; `changes` are dotted paths with __ for the dots."""
-        path = self.folder / f"{name}.yaml"
+        path = self.folder / f"{file}.yaml"
         if isinstance(content, dict):
             content = json.loads(json.dumps(content))
             for key, value in changes.items():
@@ -120,7 +120,8 @@ class Workplace:
         """Processes and temporary files that are there now."""
         found = [f"{process.pid}: {process.name()}" for process in self.processes()]
         found += [str(path) for path in self.temporary.iterdir() if path != self.home]
-        return found + [str(path) for path in self.home.rglob("*") if path.is_file()]
+        # os.walk, unlike rglob, does not mind what goes away meanwhile
+        return found + [f"{top}/{name}" for top, _, names in os.walk(self.home) for name in names]
 
     def require_nothing_left(self) -> None:
         eventually(lambda: not self.left_over(), lambda: f"left: {self.left_over()}")
