@@ -23,12 +23,12 @@ Invariants (checked by the simulation after every step)
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.frames import FrameHeader, FrameKind
+from streammine.model.frames import ENDS_EPOCH, FrameHeader, FrameKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,11 @@ class OutputChannel:
         if epoch <= self.ended:
             return
         self.ended = epoch
+        last = self._held[-1] if self._held else None
+        if last is not None and last.header.epoch == epoch:
+            header = replace(last.header, flags=ENDS_EPOCH, watermark=watermark)
+            self._held[-1] = Outgoing(header, last.body, last.nbytes)
+            return
         self._append(epoch, 0, FrameKind.EPOCH_END, None, 0, watermark, 0)
 
     def _append(
@@ -117,7 +122,7 @@ class OutputChannel:
             awaited = max(0, awaited - 1)
             if later:
                 self.later_bytes += frame.nbytes
-            if frame.header.kind is FrameKind.EPOCH_END:
+            if frame.header.ends:
                 self.ended_sent = frame.header.epoch
             self._held.popleft()
             self._retained.append(frame)
@@ -135,7 +140,7 @@ class OutputChannel:
             return 0
         awaited = 0
         for place, frame in enumerate(self._held, start=1):
-            ends = frame.header.kind is FrameKind.EPOCH_END
+            ends = frame.header.ends
             if ends or frame.header.epoch <= self.frontier:
                 awaited = place
             if ends and frame.header.epoch >= self.frontier:
@@ -202,7 +207,7 @@ class InputChannel:
                 f"channel {self.number}: frame of epoch {header.epoch} after the end of "
                 f"epoch {self.open_epoch - 1}"
             )
-        if header.kind is FrameKind.EPOCH_END:
+        if header.ends:
             self.open_epoch = _after(header.epoch)
             if header.epoch == INFINITY:
                 self.last_epoch = header.watermark

@@ -145,6 +145,7 @@ class SliceMachine:
             )
             self._waiting.setdefault(header.epoch, deque()).append((work, stimulus.nbytes))
             self.waiting_bytes += stimulus.nbytes
+        if not header.ends:
             return []
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         self.frontier.advance(each.open_epoch for each in self.inputs.values())

@@ -1,7 +1,8 @@
 """The data plane's wire format: one fixed header frame, then the Arrow body (DESIGN §4).
 
 The body of a DATA frame is the Arrow IPC record-batch message without its schema, which both ends
-know from the plan. An EPOCH_END has no body; it closes all epochs up to its own.
+know from the plan. An EPOCH_END has no body; it closes all epochs up to its own. Where an epoch's end
+directly follows its data, the last data frame carries it as a flag, which saves a frame.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ _LAYOUT = struct.Struct("<4sIIIqIQIBBq")
 _MAGIC = b"SM\x01\x00"
 
 
+ENDS_EPOCH = 1
+"""Flag of a data frame that is the last of its epoch: it closes all epochs up to its own, too."""
+
+
 class FrameKind(IntEnum):
     DATA = 0
     EPOCH_END = 1
@@ -26,9 +31,8 @@ class FrameHeader:
     """What a receiver must know of a frame before it touches the body.
 
     `sequence` counts the frames of one channel within one generation, from 0. `round` is 0 outside
-    loops. `watermark` (int64 microseconds) is meaningful on epoch ends only; on the end of the input (epoch
-    INFINITY) it is the last epoch that held data upstream instead. `flags` marks a checkpoint's or a lost
-    epoch's end.
+    loops. `watermark` (int64 microseconds) is meaningful where `ends` only; on the end of the input (epoch
+    INFINITY) it is the last epoch that held data upstream instead. `flags`: ENDS_EPOCH.
     """
 
     job: int
@@ -43,6 +47,11 @@ class FrameHeader:
     watermark: int = 0
 
     SIZE = _LAYOUT.size
+
+    @property
+    def ends(self) -> bool:
+        """Whether the frame closes all epochs up to its own, with `watermark`."""
+        return self.kind is FrameKind.EPOCH_END or bool(self.flags & ENDS_EPOCH)
 
     def encode(self) -> bytes:
         return _LAYOUT.pack(

@@ -10,6 +10,7 @@ from streammine.operators.kernels.columns import (
     byte_ranges,
     bytes_to_array,
     canonical_words,
+    fixed_values,
     is_bytes_type,
     validity_mask,
     word_count,
@@ -137,7 +138,11 @@ class GroupIndex:
         for number, column in enumerate(columns):
             count = self._word_counts[number]
             target = words[first : first + count]
-            target[:] = self._column_words(column, number, insert)
+            if pa.types.is_signed_integer(column.type):
+                # widened on the way, not in a copy of its own
+                target[0] = fixed_values(column)
+            else:
+                target[:] = self._column_words(column, number, insert)
             first += count
             if self._strings[number] is None and column.null_count:
                 missing = ~validity_mask(column)

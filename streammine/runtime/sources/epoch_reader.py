@@ -98,7 +98,8 @@ class _CutRun:
         self._numbers: IntArray | None = None
         self._epochs: IntArray | None = None
         self._lowest_from: IntArray | None = None
-        if run.epoch is None:
+        self._epoch = _common_epoch(run, definition)
+        if self._epoch is None:
             if run.times is not None:
                 self._epochs = definition.of_time(run.times)
             elif run.numbers is not None:
@@ -125,8 +126,8 @@ class _CutRun:
         return min(self._run.open_epoch, self._lowest_epoch(position))
 
     def _lowest_epoch(self, position: int) -> int:
-        if self._run.epoch is not None:
-            return self._run.epoch
+        if self._epoch is not None:
+            return self._epoch
         if self._lowest_from is not None:
             return int(self._lowest_from[position])
         if self._epochs is not None:
@@ -137,8 +138,8 @@ class _CutRun:
         """Rows [start, stop) as pieces of one epoch each, epochs ascending."""
         if start == stop:
             return
-        if self._run.epoch is not None:
-            yield self._slice(self._run.epoch, start, stop)
+        if self._epoch is not None:
+            yield self._slice(self._epoch, start, stop)
         elif self._epochs is None:
             yield from self._contiguous(start, stop)
         elif self._lowest_from is None:
@@ -186,3 +187,11 @@ class _CutRun:
                 rows=rows[part],
                 times=None if run.times is None else run.times[part],
             )
+
+
+def _common_epoch(run: RowRun, definition: EpochDefinition) -> int | None:
+    """The epoch of all rows of a run, if they have one; most runs of time epochs do."""
+    if run.epoch is not None or run.times is None or not len(run.times):
+        return run.epoch
+    lowest = definition.lowest_open(int(run.times.min()))
+    return lowest if definition.lowest_open(int(run.times.max())) == lowest else None
