@@ -57,7 +57,7 @@ from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
 
 Operator = StatelessOperator | StatefulOperator | SequentialOperator
 
-CHANNEL_BUDGET_BYTES = 16 << 20
+CHANNEL_BUDGET_BYTES = 32 << 20
 """What all channels into one slice may hold of later epochs, together.
 
 A sender that runs ahead of the others costs memory here, in accumulators, and there, in retained frames.

@@ -60,6 +60,9 @@ from streammine.model.ids import SliceId
 
 ACCUMULATIONS_PER_RUN = 64
 READS_PER_RUN = 4
+BYTES_WORTH_A_RUN = 1 << 17
+"""Fewer wait until their epoch can be closed: handing them over at once would cost more than it gains."""
+
 HISTORY_LENGTH = 32
 
 
@@ -303,6 +306,8 @@ class SliceMachine:
     def _next_work(self) -> tuple[Work, ...]:
         if self.frontier.finished:
             return () if self.blocked else (Finish(self._final_epoch()),)
+        if self.frontier.next_to_close() is None and self.waiting_bytes < BYTES_WORTH_A_RUN:
+            return ()
         work: list[Work] = []
         while self._waiting and len(work) < ACCUMULATIONS_PER_RUN:
             lowest = min(self._waiting)

@@ -4,7 +4,8 @@ The machine belongs to whoever holds the lock. The loop's thread owns the socket
 from outside; a worker that has finished a slice's work feeds that in itself and performs what follows, so
 that work which leads to more work on this node never waits for another thread to wake up. What must
 leave by a socket it puts into the outbox, which the loop empties before it sends anything itself: effects
-happen in the order in which the machine gave them.
+happen in the order in which the machine gave them. Credit alone may wait until something else is sent or
+no work is left, and then only the last word on a channel counts.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Node:
         self._events: queue.SimpleQueue[Callable[[], NodeStimulus | None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._outbox: deque[machine.TransmitFrame | machine.TransmitControl] = deque()
+        self._credits: dict[tuple[str, int, int], machine.TransmitControl] = {}
         self._loop_thread = 0
         self._timers: list[tuple[float, int, NodeStimulus]] = []
         self._numbers = count()
@@ -166,7 +168,7 @@ class Node:
                 self._perform[type(effect)](effect)
 
     def _empty_outbox(self) -> None:
-        if self._outbox:
+        if self._outbox or self._credits:
             with self._lock:
                 self._send_outbox()
 
@@ -174,6 +176,9 @@ class Node:
         """Send what workers left, oldest first. The caller is the loop and holds the lock."""
         while self._outbox:
             self._send(self._outbox.popleft())
+        credits, self._credits = self._credits, {}
+        for effect in credits.values():
+            self._send(effect)
 
     # --- what comes in --------------------------------------------------------------------------
 
@@ -274,6 +279,8 @@ class Node:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
                 self._handle(machine.WorkFinished(effect.job, effect.slice, None, failure))
+            if self._credits and not len(self.workers):
+                self.transport.wake()
 
         self.workers.submit(job.slices[effect.slice].rank, task)
 
@@ -291,6 +298,11 @@ class Node:
         if threading.get_ident() == self._loop_thread:
             self._send_outbox()
             self._send(effect)
+            return
+        if isinstance(effect, machine.TransmitControl) and isinstance(
+            effect.message, control.Credit
+        ):
+            self._credits[effect.node, effect.message.job, effect.message.channel] = effect
             return
         self._outbox.append(effect)
         if len(self._outbox) == 1:

@@ -16,7 +16,7 @@ from streammine.runtime.sources.generated import GeneratedRuns
 from streammine.runtime.sources.log import LogRuns
 from streammine.runtime.sources.merged import MergedFiles
 from streammine.runtime.sources.pace import Pace
-from streammine.runtime.sources.parquet import ParquetRuns, row_groups
+from streammine.runtime.sources.parquet import ParquetRuns, row_groups, share
 from streammine.runtime.sources.resolving import (
     AnySource,
     make_generator,
@@ -104,7 +104,7 @@ def _file_runs(
     if settings.resolved_format == "parquet":
         groups = row_groups(files, epoch, schema)
         if merge_by is None:
-            mine = groups[slice_index::slices]
+            mine = share(groups, slice_index, slices)
             return ParquetRuns(mine, schema, columns, epoch, lateness, total_rows=resolved.rows)
         by_file = ([group for group in groups if group.file == number] for number, _ in files)
         streams = [

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +22,17 @@ from streammine.model.errors import InputError
 from streammine.model.formats.rejection import failing
 from streammine.model.source_order import usable_event_times
 from streammine.runtime.sources.files import open_random
+from streammine.runtime.sources.plain_columns import are_plain, plain_batches
 from streammine.runtime.sources.runs import RowRun
 from streammine.runtime.sources.usable import FileClock, UsableRows
 
 DECODED_ROWS = 65_536
+
+RUN_ROWS = 491_520
+"""About how many rows a slice reads in a row before the next slice's share begins."""
+
+RUNS_PER_SLICE = 4
+"""Each slice gets at least so many runs where there are row groups enough."""
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
@@ -38,14 +46,14 @@ def open_parquet(path: str) -> pq.ParquetFile:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group: where its rows stand in the file and the source, and what is known of its times.
+    """Row groups that follow each other in a file: where their rows stand in it and in the source.
 
-    For time epochs, in microseconds: `earliest` of its rows, and `latest_before` it in its file.
+    For time epochs, in microseconds: `earliest` of the rows, and `latest_before` them in the file.
     """
 
     path: str
     file: int
-    index: int
+    indices: tuple[int, ...]
     row: int
     number: int
     rows: int
@@ -73,12 +81,41 @@ def row_groups(
                 if definition.kind == "time":
                     earliest, last = _times(parquet, path, index, definition, schema)
                 groups.append(
-                    RowGroup(path, file, index, row, number + row, rows, earliest, latest)
+                    RowGroup(path, file, (index,), row, number + row, rows, earliest, latest)
                 )
                 latest = max(latest, last)
                 row += rows
             number += row
     return groups
+
+
+def share(groups: Sequence[RowGroup], slice_index: int, slices: int) -> list[RowGroup]:
+    """What one of `slices` slices reads: every so many runs of neighbouring row groups one.
+
+    In a run an epoch stays together, so that it is combined in one place. Runs are short enough for each
+    slice to get several.
+    """
+    if not groups:
+        return []
+    average_rows = max(1, sum(group.rows for group in groups) // len(groups))
+    fair = -(-len(groups) // (slices * RUNS_PER_SLICE))
+    length = max(1, min(fair, RUN_ROWS // average_rows))
+    runs = [groups[start : start + length] for start in range(0, len(groups), length)]
+    return [
+        _joined(list(neighbours))
+        for run in runs[slice_index::slices]
+        for _, neighbours in groupby(run, key=lambda group: group.file)
+    ]
+
+
+def _joined(groups: list[RowGroup]) -> RowGroup:
+    """Neighbours in one file as one."""
+    return replace(
+        groups[0],
+        indices=tuple(index for group in groups for index in group.indices),
+        rows=sum(group.rows for group in groups),
+        earliest=min(group.earliest for group in groups),
+    )
 
 
 def _times(
@@ -192,9 +229,14 @@ class ParquetRuns:
         # Whether a row can be used must not depend on the columns that are asked for.
         names = {*self._columns, *_doubtful_columns(self._file.schema_arrow, self._schema)}
         self._stored = pa.schema([field for field in self._schema if field.name in names])
-        self._batches = self._file.iter_batches(
-            DECODED_ROWS, [group.index], self._stored.names, use_threads=False
-        )
+        if are_plain(self._file, group.path, self._stored):
+            self._batches = plain_batches(
+                group.path, group.row, group.rows, self._stored, DECODED_ROWS
+            )
+        else:
+            self._batches = self._file.iter_batches(
+                DECODED_ROWS, group.indices, self._stored.names, use_threads=False
+            )
 
     def _next_batch(self) -> pa.RecordBatch | None:
         try:
