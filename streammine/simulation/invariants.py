@@ -21,6 +21,7 @@ from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import Phase, SliceMachine
 from streammine.engine.stimuli import Accumulate, CloseEpoch, Finish, Work, WorkResult
 from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.frames import FrameKind
 from streammine.model.ids import SliceId
 from streammine.model.manifest import Manifest
 
@@ -52,7 +53,6 @@ class Monitor:
         self.books: dict[SliceId, SliceBook] = {}
         self._targets: dict[int, SliceId] = {}
         self._sources: dict[int, SliceId] = {}
-        self._early: dict[int, list[tuple[int, int]]] = {}
         self._manifests: dict[str, Manifest] = {}
 
     # --- books ----------------------------------------------------------------------------------
@@ -191,6 +191,11 @@ class Monitor:
             f"channel {output.number}: {incoming.expected} frames taken, "
             f"{output.announced()} were sent"
         )
+        sent = BEGINNING if output.ended_sent == BEGINNING else min(output.ended_sent, INFINITY - 1) + 1
+        assert incoming.open_epoch <= sent, (
+            f"channel {output.number}: the receiver has epoch {incoming.open_epoch} open, the end of "
+            f"{output.ended_sent} was sent"
+        )
         if incoming.expected < output.announced():
             assert output._retained, f"channel {output.number}: an untaken frame is not kept"
             assert output._retained[0].header.sequence <= incoming.expected, (
@@ -242,6 +247,7 @@ def _check_output(output: OutputChannel) -> None:
     assert sequences == list(range(output.next_sequence - len(frames), output.next_sequence)), (
         f"channel {output.number}: kept frames are {sequences}"
     )
+    _check_ends_sent(output)
     later = [frame for frame in output._retained if frame.header.epoch > output.frontier]
     used = sum(frame.nbytes for frame in later)
     assert output.later_bytes == used, f"channel {output.number}: {output.later_bytes} != {used}"
@@ -250,6 +256,27 @@ def _check_output(output: OutputChannel) -> None:
         # a source whose rows are out of order must go past it, or its epoch could never end
         limit = max(output.budget, max((frame.nbytes for frame in later), default=0))
         assert used <= limit, f"channel {output.number}: {used} bytes under way, limit {limit}"
+
+
+def _check_ends_sent(output: OutputChannel) -> None:
+    """Every end is carried by one frame, alone or on the last data before it, and nothing of what it
+    closed follows."""
+    ended = BEGINNING
+    for frame in (*output._retained, *output._held):
+        header = frame.header
+        where = f"channel {output.number}: frame {header.sequence} of epoch {header.epoch}"
+        assert header.epoch > ended, f"{where} follows the end of {ended}"
+        assert (header.kind is FrameKind.DATA) == (frame.body is not None), f"{where}: its body"
+        if header.ends:
+            ended = header.epoch
+    assert ended in (BEGINNING, output.ended), (
+        f"channel {output.number}: ended {output.ended}, its frames say {ended}"
+    )
+    sent = [frame.header.epoch for frame in output._retained if frame.header.ends]
+    assert not sent or sent[-1] == output.ended_sent, (
+        f"channel {output.number}: the end of {output.ended_sent} counts as sent, its frames say "
+        f"{sent[-1]}"
+    )
 
 
 def _check_input(book: SliceBook, incoming: InputChannel) -> None:

@@ -10,6 +10,7 @@ from streammine.engine.channel import InputChannel, Outgoing, OutputChannel, Ver
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import FrameKind
+from tests.unit.transcripts import frame_text
 
 
 def sender(budget: int = 25) -> OutputChannel:
@@ -21,10 +22,7 @@ def data(channel: OutputChannel, epoch: int, nbytes: int = 10) -> None:
 
 
 def texts(frames: list[Outgoing]) -> list[str]:
-    return [
-        f"{'end' if frame.header.kind is FrameKind.EPOCH_END else 'data'} {frame.header.epoch}"
-        for frame in frames
-    ]
+    return [frame_text(frame.header) for frame in frames]
 
 
 def test_frames_leave_in_the_order_in_which_they_were_made_numbered_from_nought() -> None:
@@ -33,9 +31,65 @@ def test_frames_leave_in_the_order_in_which_they_were_made_numbered_from_nought(
     channel.end(0, BEGINNING)
     data(channel, 1)
     frames = channel.sendable()
-    assert texts(frames) == ["data 0", "end 0", "data 1"]
-    assert [frame.header.sequence for frame in frames] == [0, 1, 2]
-    assert channel.announced() == 3
+    assert texts(frames) == ["data 0, the last", "data 1"]
+    assert [frame.header.sequence for frame in frames] == [0, 1]
+    assert channel.announced() == 2
+
+
+def test_an_end_rides_on_the_data_right_before_it_that_has_not_left() -> None:
+    channel = sender(budget=1000)
+    data(channel, 0)
+    data(channel, 0)
+    channel.end(0, watermark=10)
+    data(channel, 2)
+    channel.end(3, watermark=40)
+    data(channel, 6)
+    data(channel, 5)
+    channel.end(5, watermark=60)
+    channel.end(6, watermark=70)
+    frames = channel.sendable()
+    assert texts(frames) == [
+        "data 0", "data 0, the last", "data 2", "end 3", "data 6", "data 5, the last", "end 6",
+    ]  # fmt: skip
+    ends = [frame for frame in frames if frame.header.ends]
+    assert [frame.header.watermark for frame in ends] == [10, 40, 60, 70]
+    assert [frame.body for frame in ends] == ["rows of 0", None, "rows of 5", None]
+    assert [frame.nbytes for frame in ends] == [10, 0, 10, 0]
+
+
+def test_data_that_has_left_is_not_flagged_afterwards_and_an_end_of_its_own_follows() -> None:
+    channel = sender()
+    data(channel, 4)
+    (sent,) = channel.sendable()
+    channel.end(4, watermark=50)
+    (end,) = channel.sendable()
+    assert (end.header.kind, end.header.sequence, end.header.watermark) == (
+        FrameKind.EPOCH_END, 1, 50,
+    )  # fmt: skip
+    assert not sent.header.ends
+    assert texts(channel.resend(0)) == ["data 4", "end 4"], "what comes again is what was sent"
+
+
+def test_a_flagged_frame_that_is_lost_comes_again_with_its_data_and_its_end() -> None:
+    out, into = sender(budget=1000), InputChannel(3, 0, generation=1)
+    for epoch in (0, 1):
+        data(out, epoch)
+        out.end(epoch, epoch * 10)
+    lost, early = out.sendable()
+    assert into.receive(early.header) is Verdict.EARLY
+    assert (into.open_epoch, into.watermark) == (BEGINNING, BEGINNING), "it ends nothing yet"
+    missing = into.missing(out.announced())
+    assert missing == 0
+    again = out.resend(missing)
+    assert again == [lost, early]
+    assert texts(again) == ["data 0, the last", "data 1, the last"]
+    assert into.receive(again[0].header) is Verdict.TAKE
+    assert (again[0].body, into.open_epoch, into.watermark) == ("rows of 0", 1, 0)
+    assert into.receive(again[0].header) is Verdict.REPEATED
+    assert into.receive(again[1].header) is Verdict.TAKE
+    assert (into.open_epoch, into.watermark) == (2, 10)
+    out.credit(into.open_epoch)
+    assert out.retained == 0
 
 
 def test_of_later_epochs_no_more_than_the_budget_is_under_way() -> None:
@@ -50,12 +104,14 @@ def test_of_later_epochs_no_more_than_the_budget_is_under_way() -> None:
     for _ in range(3):
         data(channel, 1)
     channel.end(1, BEGINNING)
-    assert texts(channel.sendable())[1:] == ["data 0"] * 3 + ["end 0", "data 1", "data 1"]
-    assert channel.held == 2
+    assert texts(channel.sendable())[1:] == [
+        "data 0", "data 0", "data 0, the last", "data 1", "data 1",
+    ]  # fmt: skip
+    assert channel.held == 1
     assert channel.later_bytes == 20
     channel.credit(1)
     assert channel.later_bytes == 0
-    assert texts(channel.sendable()) == ["data 1", "end 1"]
+    assert texts(channel.sendable()) == ["data 1, the last"]
 
 
 def test_a_frame_above_the_budget_leaves_alone() -> None:
@@ -90,9 +146,11 @@ def test_frames_are_kept_until_their_epoch_is_processed() -> None:
     channel = sender(budget=1000)
     for epoch in range(3):
         data(channel, epoch)
+        data(channel, epoch)
         channel.end(epoch, BEGINNING)
     channel.sendable()
-    assert texts(channel.resend(2)) == ["data 1", "end 1", "data 2", "end 2"]
+    kept = ["data 1", "data 1, the last", "data 2", "data 2, the last"]
+    assert texts(channel.resend(2)) == kept
     channel.credit(1)
     assert channel.retained == 4
     with pytest.raises(ProtocolError, match="frames from 1 were asked for, the oldest kept is 2"):
@@ -114,6 +172,7 @@ def test_an_epoch_is_ended_once_and_takes_no_data_afterwards() -> None:
 def made(frames: int) -> list[Outgoing]:
     channel = sender(budget=10**9)
     for epoch in range(frames // 2):
+        data(channel, epoch)
         data(channel, epoch)
         channel.end(epoch, epoch * 10)
     return channel.sendable()

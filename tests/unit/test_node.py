@@ -13,7 +13,7 @@ from streammine.model.frames import FrameHeader, FrameKind
 from streammine.model.ids import SliceId
 from streammine.model.job import Plan
 from tests.unit.small_job import GRAPH, heartbeat, machine
-from tests.unit.transcripts import effect_text
+from tests.unit.transcripts import ARRIVING_BYTES, effect_text
 
 JOB = 1
 NODES = ("a", "b")
@@ -67,7 +67,7 @@ def running_b() -> NodeMachine:
 def frame(channel: int, kind: FrameKind, epoch: int, sequence: int) -> node.FrameReceived:
     data = kind is FrameKind.DATA
     header = FrameHeader(JOB, channel, 1, epoch, 0, sequence, int(data), kind)
-    return node.FrameReceived(header, "batch" if data else None, 10 * data)
+    return node.FrameReceived(header, "batch" if data else None, ARRIVING_BYTES * data)
 
 
 def test_the_first_member_is_the_manager_and_declares_plans() -> None:
@@ -109,13 +109,12 @@ def test_a_plan_that_comes_while_slices_are_built_is_followed_afterwards() -> No
 def test_frames_to_a_slice_of_this_node_do_not_leave_it_and_others_do() -> None:
     # channels 0, 1 of source/0 and 2, 3 of source/1 lead to counts/0 on a and counts/1 here
     player = running_b()
-    outputs = tuple(Output(channel, 4, 1, 10, "batch") for channel in (2, 3))
+    outputs = tuple(Output(channel, 4, 1, ARRIVING_BYTES, "batch") for channel in (2, 3))
     result = WorkResult(outputs, open_epoch=5)
     done = node.WorkFinished(JOB, SliceId("source", 1), result)
     assert told(player, done) == [
         "to a: send 2.0 end 3",
-        "to a: send 2.1 data 4",
-        "to a: send 2.2 end 4",
+        "to a: send 2.1 data 4, the last",
         "source/1: run read 64",
         "counts/1: run accumulate 4 from 3",
     ]

@@ -57,8 +57,55 @@ def test_an_epoch_is_accumulated_at_once_and_closed_when_all_channels_have_ended
         > done closed 5 out 8:5
           credit on 0 for 6
           credit on 1 for 6
-          send 8.1 data 5
-          send 8.2 end 5
+          send 8.1 data 5, the last
+        """,
+    )
+
+
+def test_an_epochs_end_may_come_with_its_last_data() -> None:
+    check(
+        operator(),
+        """
+        > start
+        > 0.0 data 5
+          run accumulate 5 from 0
+        > done
+        > 0.1 data 5, the last
+          run accumulate 5 from 0
+        > done
+        > 1.0 data 5, the last
+          credit on 0 for 5
+          credit on 1 for 5
+          send 8.0 end 4
+          run accumulate 5 from 1, close 5
+        > done closed 5
+          credit on 0 for 6
+          credit on 1 for 6
+          send 8.1 end 5
+        """,
+    )
+
+
+def test_a_lost_last_frame_is_asked_for_and_brings_its_data_and_its_end() -> None:
+    check(
+        operator(inputs=1),
+        """
+        > start
+        > 0.0 data 1
+          run accumulate 1 from 0
+        > done
+        > 0.2 data 2, the last
+          ask 0 for frames from 1
+        > 0.1 data 1, the last
+          credit on 0 for 1
+          send 8.0 end 0
+          run accumulate 1 from 0, close 1
+        > done closed 1
+          credit on 0 for 2
+          send 8.1 end 1
+        > 0.1 data 1, the last
+        > 0.2 data 2, the last
+          run accumulate 2 from 0, close 2
         """,
     )
 
@@ -123,12 +170,11 @@ def test_a_window_that_is_due_is_closed_without_data_also_at_the_end_of_the_inpu
           run close 3
         > done closed 3 out 8:3
           credit on 0 for inf
-          send 8.3 data 3
-          send 8.4 end 3
+          send 8.3 data 3, the last
           run finish in 4
         > done finished
           finished
-          send 8.5 end inf
+          send 8.4 end inf
         """,
     )
 
@@ -207,14 +253,14 @@ def test_frames_are_kept_until_credit_passes_their_epoch_and_sent_again_when_ask
         """
         > start
           run read 64
-        > done out 8:1 open 2
+        > done out 8:1 out 8:1 open 2
           send 8.0 end 0
           send 8.1 data 1
-          send 8.2 end 1
+          send 8.2 data 1, the last
           run read 64
         > 8 resend 1
           send 8.1 data 1
-          send 8.2 end 1
+          send 8.2 data 1, the last
         > beat
           announce on 8: next is 3
         > 8 credit 2
@@ -233,13 +279,11 @@ def test_a_source_without_credit_does_not_read_on() -> None:
           run read 64
         > done out 8:1 out 8:2 out 8:3 open 3
           send 8.0 end 0
-          send 8.1 data 1
-          send 8.2 end 1
+          send 8.1 data 1, the last
         > 8 credit 1
-          send 8.3 data 2
-          send 8.4 end 2
+          send 8.2 data 2, the last
         > 8 credit 2
-          send 8.5 data 3
+          send 8.3 data 3
           run read 64
         """,
     )
@@ -265,8 +309,7 @@ def test_an_operator_without_credit_accumulates_but_does_not_close() -> None:
         > 0.3 end 2
         > done
         > 8 credit 1
-          send 8.2 data 1
-          send 8.3 end 1
+          send 8.2 data 1, the last
           run close 2
         """,
     )
@@ -284,10 +327,8 @@ def test_a_source_out_of_order_ends_no_epoch_that_is_still_open_in_it() -> None:
           send 8.2 data 7
           run read 64
         > done out 8:5 out 8:6 open 7 last 6
-          send 8.3 data 5
-          send 8.4 end 5
-          send 8.5 data 6
-          send 8.6 end 6
+          send 8.3 data 5, the last
+          send 8.4 data 6, the last
           run read 64
         """,
     )
@@ -307,13 +348,12 @@ def test_a_source_out_of_order_reads_on_without_credit_until_it_has_ended_what_i
           run read 64
         > done out 8:5 open 6
           send 8.2 data 7
-          send 8.3 data 5
-          send 8.4 end 5
+          send 8.3 data 5, the last
           run read 64
         > done out 8:7 open 7
-          send 8.5 end 6
+          send 8.4 end 6
         > 8 credit 7
-          send 8.6 data 7
+          send 8.5 data 7
           run read 64
         """,
     )
@@ -327,12 +367,11 @@ def test_a_source_at_its_end_flushes_after_the_last_epoch_that_held_data() -> No
           run read 64
         > done out 8:3 over last 3
           send 8.0 end 2
-          send 8.1 data 3
-          send 8.2 end 3
+          send 8.1 data 3, the last
           run finish in 4
         > done finished
           finished
-          send 8.3 end inf
+          send 8.2 end inf
         """,
     )
 

@@ -13,10 +13,12 @@ from textwrap import dedent
 from streammine.engine import stimuli
 from streammine.engine.slice import SliceMachine
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.frames import FrameHeader, FrameKind
+from streammine.model.frames import ENDS_EPOCH, FrameHeader, FrameKind
 
 GENERATION = 1
 FRAME_BYTES = 10
+ARRIVING_BYTES = 1 << 20
+"""What arrives is large enough to be handed over at once, even if its epoch can't be closed yet."""
 
 
 def played(script: str, play: Callable[[str], Iterable[str]]) -> str:
@@ -46,6 +48,7 @@ class SlicePlayer:
     ========================  ===========================================================
     start, woken, beat        Start, Woken, Beat
     0.3 data 5                frame 3 of channel 0: a batch of epoch 5
+    0.3 data 5, the last      the same, and it ends the epoch
     0.3 end 5                 frame 3 of channel 0: the end of epoch 5 (or inf)
     0 credit 5                credit on channel 0
     0 resend 3                frames from 3 on are asked for
@@ -74,6 +77,8 @@ class SlicePlayer:
                 return stimuli.WorkDone(_result(what))
             case [place, ("data" | "end") as kind, epoch]:
                 return _frame(place, kind, number(epoch))
+            case [place, "data", epoch, "the", "last"]:
+                return _frame(place, "data", number(epoch.rstrip(",")), ENDS_EPOCH)
             case [channel, "credit", epoch]:
                 return stimuli.CreditArrived(int(channel), GENERATION, number(epoch))
             case [channel, "resend", sequence]:
@@ -83,7 +88,7 @@ class SlicePlayer:
         raise AssertionError(f"no such line: {line}")
 
 
-def _frame(place: str, kind: str, epoch: int) -> stimuli.FrameArrived:
+def _frame(place: str, kind: str, epoch: int, flags: int = 0) -> stimuli.FrameArrived:
     channel, _, sequence = place.partition(".")
     data = kind == "data"
     header = FrameHeader(
@@ -95,9 +100,10 @@ def _frame(place: str, kind: str, epoch: int) -> stimuli.FrameArrived:
         sequence=int(sequence),
         rows=1 if data else 0,
         kind=FrameKind.DATA if data else FrameKind.EPOCH_END,
+        flags=flags,
         watermark=BEGINNING,
     )
-    return stimuli.FrameArrived(header, "batch" if data else None, FRAME_BYTES if data else 0)
+    return stimuli.FrameArrived(header, "batch" if data else None, ARRIVING_BYTES if data else 0)
 
 
 def _result(words: list[str]) -> stimuli.WorkResult:
@@ -131,14 +137,21 @@ def _result(words: list[str]) -> stimuli.WorkResult:
     return stimuli.WorkResult(tuple(outputs), closed=tuple(closed), **fields)  # type: ignore[arg-type]
 
 
+def frame_text(header: FrameHeader) -> str:
+    """``data 3``, ``data 3, the last`` or ``end 3``."""
+    epoch = epoch_text(header.epoch)
+    if header.kind is FrameKind.EPOCH_END:
+        return f"end {epoch}"
+    return f"data {epoch}, the last" if header.ends else f"data {epoch}"
+
+
 def effect_text(effect: stimuli.Effect) -> str:
     match effect:
         case stimuli.Run(work):
             return "run " + ", ".join(map(_work_text, work))
         case stimuli.SendFrame(frame):
             header = frame.header
-            kind = "data" if header.kind is FrameKind.DATA else "end"
-            return f"send {header.channel}.{header.sequence} {kind} {epoch_text(header.epoch)}"
+            return f"send {header.channel}.{header.sequence} {frame_text(header)}"
         case stimuli.GrantCredit(channel, _, frontier):
             return f"credit on {channel} for {epoch_text(frontier)}"
         case stimuli.AskResend(channel, _, sequence):

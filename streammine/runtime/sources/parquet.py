@@ -35,11 +35,14 @@ RUNS_PER_SLICE = 4
 """Each slice gets at least so many runs where there are row groups enough."""
 
 
-def open_parquet(path: str) -> pq.ParquetFile:
-    """Raises InputError naming the file when it is missing or no Parquet file."""
+def open_parquet(path: str, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    """`metadata`: the footer, if it was read before.
+
+    Raises InputError naming the file when it is missing or no Parquet file.
+    """
     file = open_random(path)
     try:
-        return pq.ParquetFile(file, pre_buffer="://" in path)
+        return pq.ParquetFile(file, pre_buffer="://" in path, metadata=metadata)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: can't be read as Parquet: {error}") from error
 
@@ -219,11 +222,11 @@ class ParquetRuns:
         group = self._groups[at]
         self._at = at
         self._in_group = 0
-        if self._path != group.path:
-            self.close()
-            self._path = group.path
-            self._file = open_parquet(group.path)
-        assert self._file is not None
+        # a mapping of the whole file would in time hold all of it in memory, so each run has its own
+        known = self._file.metadata if self._file is not None and self._path == group.path else None
+        self.close()
+        self._path = group.path
+        self._file = open_parquet(group.path, known)
         self.clock = self._clock_before(group) if self._definition.kind == "time" else None
         self._usable = UsableRows(group.path, self.clock, self._merge_by)
         # Whether a row can be used must not depend on the columns that are asked for.
