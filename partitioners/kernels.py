@@ -45,10 +45,7 @@ def fold_bytes(
     offsets: npt.NDArray[np.int64],
     hashes: npt.NDArray[np.uint64],
 ) -> None:
-    """
-
-    old one byte string per row into the running hashes: its length, then little-endian words.
-    """
+    """Fold a byte string per row into the running hashes: its length, then little-endian words."""
     for row in range(hashes.size):
         begin = offsets[row]
         end = offsets[row + 1]

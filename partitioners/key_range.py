@@ -1,7 +1,4 @@
-"""
-
-lices by ranges of the key: slice i holds the keys from boundary i-1 (inclusive) to boundary i.
-"""
+"""Slices by ranges of the key: slice i holds the keys from boundary i-1 (inclusive) to i."""
 
 from __future__ import annotations
 
@@ -96,10 +93,7 @@ def _reached(keys: Sequence[pa.Array], boundary: list[pa.Scalar]) -> npt.NDArray
 
 
 def _filled(mask: pa.Array, null: bool = True) -> npt.NDArray[np.bool_]:
-    """
-
-    he mask with nulls as given: a null key is greater than every boundary, and equal to none.
-    """
+    """The mask with nulls as given: a null key is greater than all boundaries, equal to none."""
     filled: npt.NDArray[np.bool_] = pc.fill_null(mask, null).to_numpy(zero_copy_only=False).copy()
     return filled
 

@@ -1,7 +1,4 @@
-"""
-
-artitioners by what a topology says: a name, a mapping with settings, or a user's module path.
-"""
+"""Partitioners by what a topology says: a name, a mapping with settings, or a module path."""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ def encode(message: ControlMessage) -> bytes:
     kind = type(message)
     assert _KINDS.get(kind.__name__) is kind, f"{kind.__name__} is no control message"
     tree = [kind.__name__, _codec(typing.cast(Hashable, kind)).write(message, kind.__name__)]
-    data: bytes = msgpack.packb(tree, use_bin_type=True)
+    # a user's error may hold what UTF-8 can't, and must be told all the same
+    data: bytes = msgpack.packb(tree, use_bin_type=True, unicode_errors="backslashreplace")
     _check_length(len(data), kind.__name__)
     return data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +18,8 @@ _OUTCOME = TypeAdapter(JobOutcome)
 _PLACEMENTS = TypeAdapter(dict[str, list[tuple[str, int]]])
 _PLAN_HEAD = TypeAdapter(dict[str, Any])
 
+_REASON_CHARACTERS = 20_000
+
 
 def encode_spec(spec: JobSpec) -> bytes:
     return _SPEC.dump_json(spec)
@@ -28,6 +31,11 @@ def decode_spec(data: bytes) -> JobSpec:
 
 
 def encode_outcome(outcome: JobOutcome) -> bytes:
+    """A reason that is too long, or holds what UTF-8 can't, is made to fit: the job must end."""
+    reason = outcome.reason
+    if reason is not None:
+        cut = reason[:_REASON_CHARACTERS]
+        outcome = replace(outcome, reason=cut.encode("utf-8", "backslashreplace").decode())
     return _OUTCOME.dump_json(outcome)
 
 

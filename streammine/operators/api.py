@@ -185,10 +185,7 @@ class Operator(UserCode):
     state: ClassVar[Mapping[str, Cell]] = {}
     ports: ClassVar[Sequence[str]] = ()
     every_key: ClassVar[bool] = False
-    """
-
-    rue: `end_epoch` is called for all keys with state, not only for those of the epoch's events.
-    """
+    """True: `end_epoch` is called for all keys with state, not only those of the epoch's events."""
 
     def process(self, key: Any, event: Any, state: KeyState) -> Any:
         """The rows that the event gives rise to (see the module's text)."""

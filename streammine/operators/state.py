@@ -177,10 +177,7 @@ class Frozen:
             self._encoded.append((encode(key), None if state is None else self._encode(state)))
 
     def pieces(self, keys: int = 1000) -> Iterator[list[tuple[bytes, bytes | None]]]:
-        """
-
-        ists of about `keys` pairs (encoded key, encoded state or None), in no particular order.
-        """
+        """Lists of about `keys` pairs (encoded key, encoded state or None), in no set order."""
         while self._waiting or self._encoded:
             while self._waiting and len(self._encoded) < keys:
                 self.settle(next(iter(self._waiting)))

@@ -15,11 +15,14 @@ _FRAMES = 4
 _EVENT_CHARACTERS = 400
 _VALUE_CHARACTERS = 120
 _REASON_CHARACTERS = 400
+_ERROR_CHARACTERS = 4_000
 
 
 def shortened(text: str, characters: int) -> str:
-    """The text, cut in the end when it is longer than that."""
-    return text if len(text) <= characters else f"{text[:characters]}… ({len(text)} characters)"
+    """The text, cut in the end when it is longer than that, and with nothing UTF-8 can't hold."""
+    if len(text) > characters:
+        text = f"{text[:characters]}… ({len(text)} characters)"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def event_text(event: Any) -> str:
@@ -101,7 +104,7 @@ class Failures:
 
 
 def _named(error: Exception) -> str:
-    text = str(error)
+    text = shortened(str(error), _ERROR_CHARACTERS)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -45,10 +45,7 @@ class KeyGroups:
         return 0 if self._index is None else self._index.nbytes
 
     def ids(self, columns: Sequence[pa.Array], rows: int) -> tuple[IntArray, IntArray]:
-        """
-
-        roup of each row, and the first row of each group that wasn't known before (in id order).
-        """
+        """Group of each row, and the first row of each group that is new, in the order of ids."""
         before = self.size
         if self._index is None:
             self._size_without_keys = max(before, int(rows > 0))

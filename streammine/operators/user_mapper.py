@@ -132,10 +132,7 @@ class UserMapper:
         return f"batch of {batch.num_rows} rows, the first: {event!r}"[:600]
 
     def _map_in_parts(self, batch: pa.RecordBatch) -> Derived:
-        """
-
-        alve a batch that fails until the failing rows are alone, and make these dead letters.
-        """
+        """Halve a batch that fails until the failing rows are alone; these become dead letters."""
         outputs: list[pa.RecordBatch] = []
         parents: list[IntArray] = []
 

@@ -340,10 +340,7 @@ class UserOperator:
 
 
 def _present(needs: Sequence[str] | None, schema: pa.Schema, ports: int) -> Sequence[str] | None:
-    """
-
-    hat is needed of one port: with several ports a needed column may be in some of them only.
-    """
+    """What is needed of one port: with several, a needed column may be in some of them only."""
     if needs is None or ports == 1:
         return needs
     return [name for name in needs if name in schema.names]

@@ -45,6 +45,8 @@ class FileSpill:
                 self._end = 0
             self._file.seek(self._end)
             self._file.write(data)
+            # a full disk must show here, not when something else is read back
+            self._file.flush()
         except OSError as error:
             raise OutputError(
                 f"cannot keep waiting events in {self._folder}: {error.strerror}; free some space "

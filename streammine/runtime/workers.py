@@ -5,11 +5,14 @@ Work nearer to the sinks goes first, because it frees what upstream waits for.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(order=True)
@@ -20,7 +23,7 @@ class _Task:
 
 
 class Workers:
-    """A fixed number of threads and one queue. A task must handle its own errors.
+    """A fixed number of threads and one queue. Errors that a task lets out are logged only.
 
     The queue holds at most one task per slice and deployment, so it is bounded by what is hosted.
     """
@@ -60,4 +63,8 @@ class Workers:
             task = self._queue.get()
             if task.run is None:
                 return
-            task.run()
+            try:
+                task.run()
+            except Exception:
+                # a thread that ends here would leave the node without one, and its jobs hanging
+                logger.exception("a task on %s", threading.current_thread().name)

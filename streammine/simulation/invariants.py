@@ -191,7 +191,11 @@ class Monitor:
             f"channel {output.number}: {incoming.expected} frames taken, "
             f"{output.announced()} were sent"
         )
-        sent = BEGINNING if output.ended_sent == BEGINNING else min(output.ended_sent, INFINITY - 1) + 1
+        sent = (
+            BEGINNING
+            if output.ended_sent == BEGINNING
+            else min(output.ended_sent, INFINITY - 1) + 1
+        )
         assert incoming.open_epoch <= sent, (
             f"channel {output.number}: the receiver has epoch {incoming.open_epoch} open, the end of "
             f"{output.ended_sent} was sent"

@@ -21,11 +21,11 @@ from streammine.model.epoch_log import (
     log_schema,
     segment_name,
 )
-from streammine.model.epochs import INFINITY
+from streammine.model.epochs import INFINITY, EpochDefinition
 from streammine.model.errors import InputError, TopologyError
 from streammine.model.topology.sources import LogSource
 from streammine.runtime.sources import open_reader, resolve_source
-from tests.unit.source_reading import COUNT, TIME, assert_independent
+from tests.unit.source_reading import COUNT, TIME, Read, assert_independent, read_all
 
 
 class TestLog:
@@ -56,6 +56,31 @@ class TestLog:
             due.append(rows + delivery.rows_read)
         assert due == [5, 2], "rows 0 to 4 lie in partition 0, 5 and 6 in partition 1"
 
+    @pytest.mark.parametrize("columns", [["v"], []])
+    def test_times_come_with_the_rows_though_no_operator_reads_their_column(
+        self, tmp_path: Path, columns: list[str]
+    ) -> None:
+        write_log(tmp_path / "log", partitions=2, epochs={-1: 10, 3: 4}, definition=TIME)
+        source = LogSource.model_validate({"log": "log"})
+        resolved = resolve_source("s", source, TIME, str(tmp_path))
+        times: dict[tuple[int, int], int] = {}
+        epochs: Counter[int] = Counter()
+        for index in range(3):
+            read = Read()
+            read_all(open_reader(resolved, source, TIME, index, 3, columns), 4, read)
+            for piece in (piece for each in read.deliveries for piece in each.pieces):
+                assert len(piece.batch.schema.names) == 1, "the time is not handed out as a column"
+                assert piece.batch.schema.names == columns or not columns
+                assert piece.times is not None
+                assert piece.rows is not None
+                assert (TIME.of_time(piece.times) == piece.epoch).all()
+                places = zip([piece.epoch] * len(piece.rows), piece.rows.tolist(), strict=True)
+                times |= zip(places, piece.times.tolist(), strict=True)
+                epochs[piece.epoch] += piece.batch.num_rows
+        assert epochs == {-1: 10, 3: 4}
+        first = {(-1, row): (row - 10) * 1_000_000 for row in range(10)}
+        assert times == first | {(3, 10 + row): (30 + row) * 1_000_000 for row in range(4)}
+
     def test_a_log_of_other_epochs_is_refused(self, tmp_path: Path) -> None:
         write_log(tmp_path / "log", partitions=1, epochs={0: 10})
         source = LogSource.model_validate({"log": "log"})
@@ -65,9 +90,15 @@ class TestLog:
             resolve_source("s", LogSource.model_validate({"log": "gone"}), COUNT, str(tmp_path))
 
 
-def write_log(folder: Path, partitions: int, epochs: dict[int, int], dead: bool = True) -> None:
+def write_log(
+    folder: Path,
+    partitions: int,
+    epochs: dict[int, int],
+    dead: bool = True,
+    definition: EpochDefinition = COUNT,
+) -> None:
     """An epoch log of the given rows per epoch, a segment per partition and batches of three
-    rows."""
+    rows. The time column has the rows' numbers or, under time epochs, a second of the epoch."""
     columns = pa.schema({"ts": pa.int64(), "v": pa.float64()})
     counts = {
         epoch: [len(part) for part in np.array_split(np.arange(rows), partitions)]
@@ -76,10 +107,14 @@ def write_log(folder: Path, partitions: int, epochs: dict[int, int], dead: bool 
     row = 0
     batches: list[list[tuple[int, pa.RecordBatch]]] = [[] for _ in range(partitions)]
     for epoch, shares in counts.items():
+        start = row
         for number, share in enumerate(shares):
             rows = np.arange(row, row + share)
             row += share
-            values = [rows, rows / 2, np.zeros(share, np.int32), rows]
+            seconds = rows
+            if definition.kind == "time":
+                seconds = epoch * definition.length // 1_000_000 + rows - start
+            values = [seconds, rows / 2, np.zeros(share, np.int32), rows]
             batch = pa.record_batch([pa.array(each) for each in values], schema=log_schema(columns))
             batches[number] += [(epoch, batch.slice(at, 3)) for at in range(0, share, 3)]
     parts = []
@@ -114,8 +149,8 @@ def write_log(folder: Path, partitions: int, epochs: dict[int, int], dead: bool 
     )
     manifest = Manifest(
         source_schema=columns.serialize().to_pybytes().hex(),
-        epoch=EpochSettings.of(COUNT),
-        order="position",
+        epoch=EpochSettings.of(definition),
+        order="time" if definition.kind == "time" else "position",
         rows_read=row + len(letters),
         rows_used=row,
         rows_dead=len(letters),
