@@ -66,11 +66,11 @@ def column_values(column: pa.Array) -> list[Any]:
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         plain: list[Any] = column.to_pylist()
         return plain
-    if not column.null_count:
-        values = column.to_numpy(zero_copy_only=False).tolist()
-    else:
-        values = _with_nulls(column)
-    return values
+    return (
+        column.to_numpy(zero_copy_only=False).tolist()
+        if not column.null_count
+        else _with_nulls(column)
+    )
 
 
 def _with_nulls(column: pa.Array) -> list[Any]:

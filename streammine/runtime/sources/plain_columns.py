@@ -49,5 +49,7 @@ def plain_batches(
     except pl.exceptions.PolarsError as error:
         raise OSError(str(error)) from error
     if frame.height != rows:
-        raise OSError(f"{rows:,} rows were expected from row {row:,} on, {frame.height:,} are there")
+        raise OSError(
+            f"{rows:,} rows were expected from row {row:,} on, {frame.height:,} are there"
+        )
     yield from frame.to_arrow().cast(wanted).to_batches(batch_rows)
