@@ -22,6 +22,8 @@ from streammine.model.control import Heartbeat, JobReport
 from streammine.model.job import JobGraph, JobOutcome, Plan
 
 FIRST_GENERATION = 1
+ENDED_JOBS_KEPT = 16
+"""Jobs that are over are shown by `status` until so many newer ones are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,7 @@ class ManagerMachine:
             case Reported(heartbeat):
                 self._reported(heartbeat)
             case EndSeen(job):
-                if job in self.jobs:
-                    self.jobs[job].phase = JobPhase.ENDED
+                self._end_seen(job)
             case StopAsked(job, reason):
                 return self._stop(job, reason)
         if not self.leading:
@@ -150,6 +151,13 @@ class ManagerMachine:
         if job.plan is None or plan.version >= job.plan.version:
             job.plan = plan
             job.phase = JobPhase.RUNNING if plan.phase == "run" else JobPhase.DEPLOYING
+
+    def _end_seen(self, number: int) -> None:
+        if number in self.jobs:
+            self.jobs[number].phase = JobPhase.ENDED
+        ended = [job.number for job in self.jobs.values() if job.phase is JobPhase.ENDED]
+        for old in ended[:-ENDED_JOBS_KEPT]:
+            del self.jobs[old]
 
     def _reported(self, heartbeat: Heartbeat) -> None:
         for report in heartbeat.jobs:

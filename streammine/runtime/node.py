@@ -38,7 +38,12 @@ from streammine.model.coordination import (
     MembersChanged,
     PlanPublished,
 )
-from streammine.model.errors import ClusterError, ProtocolError, StreammineError
+from streammine.model.errors import (
+    ClusterError,
+    ProtocolError,
+    StalePlanError,
+    StreammineError,
+)
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job_codec import (
@@ -56,6 +61,10 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 0.25
 DEPLOY_RANK = -(1 << 30)
 LONGEST_WAIT_MILLISECONDS = 1000
+COORDINATION_ATTEMPTS = 20
+"""A plan or outcome that can't be written now is tried again while the session may still come back."""
+
+COORDINATION_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ class Node:
         self._timers: list[tuple[float, int, NodeStimulus]] = []
         self._numbers = count()
         self._next_heartbeat = 0.0
-        self._stopping = False
+        self._stopped = threading.Event()
         self._members: dict[str, Member] = {}
         self._process = psutil.Process()
         self._perform: dict[type, Callable[..., None]] = {
@@ -111,7 +120,7 @@ class Node:
 
     def stop(self) -> None:
         """Make `run` return; safe from any thread and from a signal handler."""
-        self._stopping = True
+        self._stopped.set()
         self.transport.wake()
 
     def _post(self, event: Callable[[], NodeStimulus | None]) -> None:
@@ -125,7 +134,7 @@ class Node:
         self.service = service
         self._loop_thread = threading.get_ident()
         try:
-            while not self._stopping:
+            while not self._stopped.is_set():
                 self._turn()
         finally:
             self.workers.close()
@@ -233,7 +242,7 @@ class Node:
                         f"node {self.settings.name} lost its session with ZooKeeper; "
                         "start it again to rejoin"
                     )
-                    self._stopping = True
+                    self._stopped.set()
                 return None
 
     def _members_changed(self, members: tuple[Member, ...]) -> NodeStimulus:
@@ -344,10 +353,18 @@ class Node:
         assert service is not None
 
         def task() -> None:
-            try:
-                call(service)
-            except StreammineError as error:
-                logger.warning("node %s: %s", self.settings.name, error)
+            for _ in range(COORDINATION_ATTEMPTS):
+                try:
+                    call(service)
+                    return
+                except StalePlanError as error:
+                    # another manager has declared something newer
+                    logger.warning("node %s: %s", self.settings.name, error)
+                    return
+                except ClusterError as error:
+                    logger.warning("node %s: %s", self.settings.name, error)
+                    if self._stopped.wait(COORDINATION_PAUSE_SECONDS):
+                        return
 
         self.callers.submit(0, task)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from streammine.engine.manager import (
+    ENDED_JOBS_KEPT,
     Elected,
     EndJob,
     EndSeen,
@@ -142,3 +143,11 @@ def test_a_job_that_has_ended_is_left_alone() -> None:
     plan = manager.jobs[1].plan
     assert plan is not None
     assert told(manager, PlanSeen(plan)) == []
+
+
+def test_old_jobs_that_are_over_are_forgotten() -> None:
+    machine = ManagerMachine()
+    for number in range(40):
+        machine.handle(JobArrived(number, GRAPH, 1))
+        machine.handle(EndSeen(number))
+    assert list(machine.jobs) == list(range(40 - ENDED_JOBS_KEPT, 40))

@@ -62,6 +62,30 @@ def test_an_epoch_is_accumulated_at_once_and_closed_when_all_channels_have_ended
     )
 
 
+def test_small_batches_wait_until_their_epoch_can_be_closed_or_they_are_enough() -> None:
+    check(
+        operator(),
+        """
+        > start
+        > 0.0 little 5
+        > 1.0 little 5
+        > 1.1 end 5
+        > 0.1 end 5
+          credit on 0 for 5
+          credit on 1 for 5
+          send 8.0 end 4
+          run accumulate 5 from 0, accumulate 5 from 1, close 5
+        > done closed 5
+          credit on 0 for 6
+          credit on 1 for 6
+          send 8.1 end 5
+        > 0.2 little 6
+        > 0.3 data 6
+          run accumulate 6 from 0, accumulate 6 from 0
+        """,
+    )
+
+
 def test_an_epochs_end_may_come_with_its_last_data() -> None:
     check(
         operator(),

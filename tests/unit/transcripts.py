@@ -8,6 +8,7 @@ test compares two texts that a person can read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from textwrap import dedent
 
 from streammine.engine import stimuli
@@ -49,6 +50,7 @@ class SlicePlayer:
     start, woken, beat        Start, Woken, Beat
     0.3 data 5                frame 3 of channel 0: a batch of epoch 5
     0.3 data 5, the last      the same, and it ends the epoch
+    0.3 little 5              frame 3 of channel 0: a batch too small to be worth a run of its own
     0.3 end 5                 frame 3 of channel 0: the end of epoch 5 (or inf)
     0 credit 5                credit on channel 0
     0 resend 3                frames from 3 on are asked for
@@ -75,6 +77,8 @@ class SlicePlayer:
                 return stimuli.Beat()
             case ["done", *what]:
                 return stimuli.WorkDone(_result(what))
+            case [place, "little", epoch]:
+                return replace(_frame(place, "data", number(epoch)), nbytes=1)
             case [place, ("data" | "end") as kind, epoch]:
                 return _frame(place, kind, number(epoch))
             case [place, "data", epoch, "the", "last"]:

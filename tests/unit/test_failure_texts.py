@@ -1,0 +1,57 @@
+"""What user code raises may be huge or hold what UTF-8 can't: a job must end and tell of it all the same."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from streammine.model import control
+from streammine.model.job import JobOutcome
+from streammine.model.job_codec import decode_outcome, encode_outcome
+from streammine.operators.user_errors import DeadLetters, shortened
+from streammine.runtime.workers import Workers
+
+LONE_SURROGATE = "file \udcff"
+
+
+def test_an_outcome_with_a_lone_surrogate_is_written_and_read() -> None:
+    read = decode_outcome(encode_outcome(JobOutcome("failed", LONE_SURROGATE)))
+    assert read.reason == "file \\udcff"
+
+
+def test_an_outcome_with_a_huge_reason_keeps_its_beginning() -> None:
+    reason = decode_outcome(encode_outcome(JobOutcome("failed", "x" * 10_000_000))).reason
+    assert reason is not None
+    assert 1_000 < len(reason) < 100_000
+
+
+def test_a_report_of_a_failure_with_a_lone_surrogate_is_sent() -> None:
+    report = control.JobReport(1, 1, True, LONE_SURROGATE, ())
+    read = control.decode(control.encode(control.Heartbeat("node-1", {}, (report,))))
+    assert isinstance(read, control.Heartbeat)
+    assert read.jobs[0].failed == "file \\udcff"
+
+
+def test_dead_letters_can_be_written() -> None:
+    letters = DeadLetters()
+    letters.add(LONE_SURROGATE, shortened(LONE_SURROGATE, 100))
+    dead = letters.take()
+    assert dead is not None
+    assert [each.encode() for each in (*dead.reasons, *dead.rows)] == [b"file \\udcff"] * 2
+
+
+def test_a_worker_lives_on_when_a_task_fails(caplog: pytest.LogCaptureFixture) -> None:
+    workers = Workers(1, "node-1")
+    done = threading.Event()
+
+    def fail() -> None:
+        raise OSError("closing failed")
+
+    with caplog.at_level(logging.ERROR):
+        workers.submit(0, fail)
+        workers.submit(0, done.set)
+        assert done.wait(5.0)
+    workers.close()
+    assert "closing failed" in caplog.text
