@@ -6,7 +6,7 @@ its parent became; a row that an aggregate or join emits is known by its canonic
 last word in every order, so they never contain a counter that depends on slices or arrival.
 
 Where an operator downstream needs them, positions travel as hidden columns whose names start with two
-underscores; the planner decides on which streams (`StreamSchema.order`).
+underscores; the planner decides on which edges (`Edge.carries_order`).
 """
 
 from __future__ import annotations

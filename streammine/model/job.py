@@ -195,9 +195,6 @@ class Plan:
     phase: Literal["deploy", "run", "stop"]
     placements: dict[SliceId, tuple[Placement, ...]]
 
-    def node_of(self, slice_id: SliceId) -> str:
-        return self.placements[slice_id][0].node
-
 
 @dataclass(frozen=True)
 class JobOutcome:

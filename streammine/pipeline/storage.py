@@ -67,10 +67,6 @@ class Folder:
         selector = pa.fs.FileSelector(self._path, allow_not_found=True)
         return sorted(info.base_name for info in self._system.get_file_info(selector))
 
-    def is_folder(self, name: str) -> bool:
-        info = self._system.get_file_info(self._full(name))
-        return bool(info.type == pa.fs.FileType.Directory)
-
     def open_input(self, name: str) -> pa.NativeFile:
         """For random access: memory-mapped where the file is local."""
         if isinstance(self._system, pa.fs.LocalFileSystem):
