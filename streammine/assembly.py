@@ -22,7 +22,6 @@ from streammine.engine.slice import SliceMachine
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
-    Discipline,
     Partitioner,
     SequentialOperator,
     SourceReader,
@@ -171,7 +170,16 @@ class CompiledJob:
         for name in self._order:
             if name in self.topology.sources:
                 source = self.topology.sources[name]
-                nodes.append(LogicalNode(name, "source", slices=source.slices, may_die=True))
+                merged = self.epoch.kind == "count" and getattr(source, "merge_by", None)
+                nodes.append(
+                    LogicalNode(
+                        name,
+                        "source",
+                        slices=source.slices,
+                        may_die=True,
+                        merged_by=merged or None,
+                    )
+                )
             elif name in self.topology.operators:
                 nodes.append(self._logical_operator(name))
             else:
@@ -201,6 +209,7 @@ class CompiledJob:
             broadcast=isinstance(settings.partition, BroadcastPartition),
             keyed=any(operator.keys),
             may_die=may_die,
+            every_key=getattr(operator, "every_key", False),
         )
 
     # --- what travels ---------------------------------------------------------------------------
@@ -254,10 +263,9 @@ class CompiledJob:
         vertex = self.graph.vertex(slice_id.vertex)
         inputs = self.graph.inputs[slice_id]
         outputs = self.graph.outputs[slice_id]
-        checked = vertex.discipline is not Discipline.NONE
         machine = SliceMachine(
             slice_id,
-            tuple(InputChannel(each.number, each.port, generation, checked) for each in inputs),
+            tuple(InputChannel(each.number, each.port, generation) for each in inputs),
             tuple(
                 OutputChannel(
                     job, each.number, generation, self._budget_bytes(each.target, environment)
@@ -380,6 +388,7 @@ class CompiledJob:
             self._partitioner(settings.partition),
             combining=operator if edge.combined else None,  # type: ignore[arg-type]
             carries_order=edge.carries_order,
+            target=edge.target,
         )
 
     def _partitioner(self, partition: Partition) -> Partitioner:

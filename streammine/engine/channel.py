@@ -183,14 +183,12 @@ class Verdict(Enum):
 class InputChannel:
     """The receiving end."""
 
-    def __init__(self, number: int, port: int, generation: int, checked: bool = True) -> None:
+    def __init__(self, number: int, port: int, generation: int) -> None:
         self.number = number
         self.port = port
         self.generation = generation
-        self.checked = checked
         self.expected = 0
         self.open_epoch = BEGINNING
-        self.watermark = BEGINNING
         self.last_epoch = BEGINNING
         self.asked_for: int | None = None
 
@@ -198,27 +196,24 @@ class InputChannel:
         """Judge a frame and, if it is taken, move on. Raises ProtocolError on a broken order."""
         if header.generation != self.generation:
             return Verdict.REPEATED
-        if self.checked and header.sequence != self.expected:
+        if header.sequence != self.expected:
             return Verdict.REPEATED if header.sequence < self.expected else Verdict.EARLY
-        self.expected = header.sequence + 1
-        self.asked_for = None
         if header.epoch < self.open_epoch:
             raise ProtocolError(
                 f"channel {self.number}: frame of epoch {header.epoch} after the end of "
                 f"epoch {self.open_epoch - 1}"
             )
+        self.expected = header.sequence + 1
+        self.asked_for = None
         if header.ends:
             self.open_epoch = _after(header.epoch)
             if header.epoch == INFINITY:
                 self.last_epoch = header.watermark
-                self.watermark = INFINITY
-            else:
-                self.watermark = max(self.watermark, header.watermark)
         return Verdict.TAKE
 
     def missing(self, announced: int) -> int | None:
         """The number to ask for when the sender has reached `announced`, or None."""
-        return self.expected if self.checked and announced > self.expected else None
+        return self.expected if announced > self.expected else None
 
 
 def _after(epoch: int) -> int:

@@ -27,8 +27,12 @@ from streammine.model.contracts import (
     StatelessOperator,
     dead_batch,
 )
+from streammine.model.errors import UserCodeError
 from streammine.model.ids import next_index_column
 from streammine.model.stream import visible
+
+FRAME_BYTES = 64 << 20
+"""Larger batches are cut before they leave."""
 
 
 @dataclass
@@ -36,7 +40,8 @@ class OutgoingEdge:
     """One edge as its sending slice sees it. `channels[i]` leads to slice i of the target.
 
     With `forward_to` all rows go to that slice. `combining` is the target's operator when partials
-    cross the shuffle. `carries_order`: hidden order columns travel along.
+    cross the shuffle. `carries_order`: hidden order columns travel along. `target` names the operator
+    that a partitioner's mistake is told with.
     """
 
     channels: tuple[int, ...]
@@ -45,6 +50,7 @@ class OutgoingEdge:
     forward_to: int | None = None
     combining: StatefulOperator | None = None
     carries_order: bool = False
+    target: str = ""
     combiners: dict[int, Combiner] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,6 +93,11 @@ class OutgoingEdge:
     ) -> None:
         if batch.num_rows == 0:
             return
+        if batch.nbytes > FRAME_BYTES and batch.num_rows > 1:
+            half = batch.num_rows // 2
+            self._send(epoch, batch.slice(0, half), keys, outputs)
+            self._send(epoch, batch.slice(half), keys, outputs)
+            return
         if self.forward_to is not None:
             outputs.append(_output(self.channels[self.forward_to], epoch, batch))
         elif len(self.channels) == 1 or self.partitioner is None or not keys:
@@ -95,13 +106,29 @@ class OutgoingEdge:
             outputs.extend(_output(channel, epoch, batch) for channel in self.channels)
         else:
             columns = [batch.column(name) for name in keys]
-            targets = self.partitioner.targets(columns, len(self.channels))
+            answer = self.partitioner.targets(columns, len(self.channels))
+            targets = self._checked(answer, batch.num_rows)
             # measuring each part costs more than it tells; credit needs no exact bytes
             row_nbytes = batch.nbytes / batch.num_rows
             for target, part in split(batch, targets, len(self.channels)):
                 nbytes = int(part.num_rows * row_nbytes) + 1
                 channel = self.channels[target]
                 outputs.append(Output(channel, epoch, part.num_rows, nbytes, part))
+
+    def _checked(self, answer: object, rows: int) -> npt.NDArray[np.int32]:
+        """A partitioner's answer, which may be a user's: rows must not get lost. Microseconds."""
+        targets, slices = np.asarray(answer), len(self.channels)
+        if targets.shape != (rows,) or targets.dtype.kind not in "iu":
+            found = f"{targets.dtype} of shape {targets.shape}"
+        elif (least := int(targets.min())) < 0 or int(targets.max()) >= slices:
+            found = f"the slice {least if least < 0 else int(targets.max())}"
+        else:
+            return targets.astype(np.int32, copy=False)
+        raise UserCodeError(
+            f"operator '{self.target}': `targets` of its partitioner "
+            f"{type(self.partitioner).__name__} gave {found} for {rows} rows and {slices} slices; it "
+            f"must give one integer per row, from 0 to {slices - 1}"
+        )
 
 
 def split(

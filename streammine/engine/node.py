@@ -83,6 +83,14 @@ class WorkFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class JobBroken:
+    """The shell found something of the job that can't be right, like a body that holds no batch."""
+
+    job: int
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
 class SliceWoken:
     job: int
     slice: SliceId
@@ -105,6 +113,7 @@ NodeStimulus = (
     | FrameReceived
     | ControlReceived
     | WorkFinished
+    | JobBroken
     | SliceWoken
     | HeartbeatDue
 )
@@ -239,6 +248,9 @@ class NodeMachine:
                 self._control(sender, message, effects)
             case WorkFinished():
                 self._work_finished(stimulus, effects)
+            case JobBroken(job, failure):
+                if job in self.jobs:
+                    self._fail(self.jobs[job], failure, effects)
             case SliceWoken(job, slice_id):
                 self._local.append((job, slice_id, stimuli.Woken()))
             case HeartbeatDue():
@@ -391,12 +403,12 @@ class NodeMachine:
 
     def _at_source(self, number: int, channel: int, stimulus: stimuli.Stimulus) -> None:
         job = self.jobs.get(number)
-        if job is not None and channel < len(job.channels):
+        if job is not None and 0 <= channel < len(job.channels):
             self._local.append((number, job.channels[channel].source, stimulus))
 
     def _at_target(self, number: int, channel: int, stimulus: stimuli.Stimulus) -> None:
         job = self.jobs.get(number)
-        if job is not None and channel < len(job.channels):
+        if job is not None and 0 <= channel < len(job.channels):
             self._local.append((number, job.channels[channel].target, stimulus))
 
     def _work_finished(self, done: WorkFinished, effects: list[NodeEffect]) -> None:
@@ -420,8 +432,13 @@ class NodeMachine:
             machine = job.slices.get(slice_id) if job is not None else None
             if job is None or machine is None or job.failed is not None:
                 continue
-            for effect in machine.handle(stimulus):
-                self._slice_effect(job, slice_id, effect, effects)
+            try:
+                for effect in machine.handle(stimulus):
+                    self._slice_effect(job, slice_id, effect, effects)
+            except Exception as error:
+                # its state is lost, so the job can't go on; other jobs of the node can
+                failure = f"slice {slice_id}: {error!r} after\n{machine.story()}"
+                self._fail(job, failure, effects)
 
     def _slice_effect(
         self, job: HostedJob, slice_id: SliceId, effect: stimuli.Effect, effects: list[NodeEffect]

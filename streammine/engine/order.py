@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streammine.model.ids import TIME_COLUMN
 
@@ -45,7 +46,7 @@ def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.Rec
         indices = _integer_order(keys)
         return batch if indices is None else batch.take(pa.array(indices))
     options = [(name, "ascending") for name in order]
-    return batch.take(pa.compute.sort_indices(batch, sort_keys=options))
+    return batch.take(pc.sort_indices(batch, sort_keys=options))
 
 
 def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:
@@ -53,7 +54,8 @@ def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] |
     varying = [key for key in keys if key[0] != key[-1] or (key != key[0]).any()]
     if not varying:
         return None
-    if len(varying) == 1 and not (np.diff(varying[0]) < 0).any():
+    # compared, not subtracted: differences of unsigned or far apart integers wrap around
+    if len(varying) == 1 and bool((varying[0][1:] >= varying[0][:-1]).all()):
         return None
     return np.lexsort(varying[::-1]).astype(np.int64)
 

@@ -26,7 +26,9 @@ class LogicalNode:
     """One source, operator or sink of a topology, as the planner needs to see it.
 
     `slices` None takes the default. `discipline` and `combine` are the user's wishes. `may_die`: rows can
-    turn out unusable here (sources, user code that sends bad events to the dead letters).
+    turn out unusable here (sources, user code that sends bad events to the dead letters). `every_key`: the
+    end of an epoch concerns all keys. `merged_by`: the column by which a source interleaves its files where
+    its rows' positions do not say so.
     """
 
     name: str
@@ -40,6 +42,8 @@ class LogicalNode:
     keyed: bool = True
     ordered: bool = False
     may_die: bool = False
+    every_key: bool = False
+    merged_by: str | None = None
 
 
 DEFAULT_SLICES = 2
@@ -62,6 +66,7 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         vertex = _vertex(node, [vertices[host] for host, _ in hosts])
         vertices[node.name] = vertex
         for port, (host, stages) in enumerate(hosts):
+            _check_merged(node, vertex, by_name[host])
             edges.append(_edge(node, vertex, host, stages, port))
         if node.kind == "sink":
             vertices |= _committer(node.name)
@@ -100,6 +105,9 @@ def _vertex(node: LogicalNode, hosts: list[Vertex]) -> Vertex:
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or hosts[0].slices, hosts[0].slices)
         return Vertex(node.name, "sink", slices, discipline, reason)
+    if node.every_key:
+        reason += "; one slice, since the end of an epoch concerns every key (every_key)"
+        return Vertex(node.name, "stateful", 1, discipline, reason)
     slices = (node.slices or DEFAULT_SLICES) if node.keyed else 1
     return Vertex(node.name, "stateful", slices, discipline, reason)
 
@@ -128,6 +136,21 @@ def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
             "of an epoch's events gives the same result"
         )
     return Discipline.STRICT, "not commutative: the order of events may change its result"
+
+
+def _check_merged(node: LogicalNode, vertex: Vertex, host: LogicalNode) -> None:
+    """Strict order is by file and row where epochs are counted, and a merged source's is not."""
+    if host.merged_by is None or vertex.discipline is not Discipline.STRICT:
+        return
+    kind, less = (
+        ("sink", "no `ordered`") if node.kind == "sink" else ("operator", "no strict order")
+    )
+    raise TopologyError(
+        f"{kind} {node.name!r} takes its rows in strict order, and with epochs by count that is the order "
+        f"of files and rows, not the one in which source {host.name!r} merges its files by column "
+        f"{host.merged_by!r}; use an epoch by time on that column (epoch: {{time: 60s, column: "
+        f"{host.merged_by}}}), {less}, or no merge_by"
+    )
 
 
 def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...], port: int) -> Edge:

@@ -221,11 +221,15 @@ class SliceMachine:
         return []
 
     def _beat(self, _: Beat) -> list[Effect]:
-        return [
+        effects: list[Effect] = [
             Announce(channel.number, channel.generation, channel.announced())
             for channel in self.outputs.values()
             if channel.retained
         ]
+        if self.processed_below > BEGINNING:
+            # a credit that was lost can't be missed by anyone else
+            effects += self._credits()
+        return effects
 
     # --- consequences -------------------------------------------------------------------------
 
@@ -266,8 +270,11 @@ class SliceMachine:
             return []
         self.processed_below = processed
         self._end(processed)
+        return self._credits()
+
+    def _credits(self) -> list[Effect]:
         return [
-            GrantCredit(channel.number, channel.generation, processed)
+            GrantCredit(channel.number, channel.generation, self.processed_below)
             for channel in self.inputs.values()
         ]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from streammine.engine.processor import Processor, SourceProcessor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import CloseEpoch, Finish, Work, WorkResult
 from streammine.model.contracts import SourceReader
-from streammine.model.errors import ProtocolError, UserCodeError
+from streammine.model.errors import JobFailedError, ProtocolError, UserCodeError
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec
 from streammine.model.topology import Topology
@@ -74,9 +76,16 @@ class HostedJob:
     slices: dict[SliceId, HostedSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     started_at: float = 0.0
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _at_work: int = 0
+    _closing: bool = False
 
     def deploy(self, slices: tuple[tuple[SliceId, int], ...]) -> list[SliceMachine]:
         """Build and prepare slices. Raises TopologyError, UserCodeError and the like."""
+        with self._working():
+            return self._deploy(slices)
+
+    def _deploy(self, slices: tuple[tuple[SliceId, int], ...]) -> list[SliceMachine]:
         if self.compiled is None:
             self.compiled = self._compile()
         ranks = {vertex.name: -rank for rank, vertex in enumerate(self.spec.graph.vertices)}
@@ -132,6 +141,10 @@ class HostedJob:
 
     def perform(self, slice_id: SliceId, work: tuple[Work, ...]) -> WorkResult:
         """Run a slice's work on the calling thread."""
+        with self._working():
+            return self._perform(slice_id, work)
+
+    def _perform(self, slice_id: SliceId, work: tuple[Work, ...]) -> WorkResult:
         hosted = self.slices[slice_id]
         elapsed_seconds = time.monotonic() - self.started_at
         if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
@@ -148,6 +161,36 @@ class HostedJob:
             if any(isinstance(item, (CloseEpoch, Finish)) for item in work):
                 hosted.last_commit_at = time.time()
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Work and closing exclude each other: whoever is last of them closes."""
+        with self._guard:
+            if self._closing:
+                raise JobFailedError(f"job {self.number} is over")
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._at_work -= 1
+                last = self._abandoned()
+            if last:
+                self._close_slices()
+
+    def _abandoned(self) -> bool:
+        """Nobody works here and nobody will. The caller holds the guard."""
+        return self._closing and self._at_work == 0
+
     def close(self) -> None:
+        """Close readers and spills, now or when the work under way is done. May be said again."""
+        with self._guard:
+            if self._closing:
+                return
+            self._closing = True
+            last = self._abandoned()
+        if last:
+            self._close_slices()
+
+    def _close_slices(self) -> None:
         for hosted in self.slices.values():
             hosted.processor.close()

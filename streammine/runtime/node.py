@@ -46,6 +46,7 @@ from streammine.model.errors import (
 )
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
+from streammine.model.job import JobOutcome
 from streammine.model.job_codec import (
     decode_plan,
     decode_spec,
@@ -61,6 +62,9 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 0.25
 DEPLOY_RANK = -(1 << 30)
 LONGEST_WAIT_MILLISECONDS = 1000
+LONGEST_FAILURE = 16_384
+"""Characters of an error's text that are told to others."""
+
 COORDINATION_ATTEMPTS = 20
 """A plan or outcome that can't be written now is tried again while the session may still come back."""
 
@@ -75,6 +79,14 @@ class NodeSettings:
     folder: Path
     threads: int = 1
     verify: Callable[[bytes, bytes], bool] | None = None
+
+
+def printable(text: str) -> str:
+    """An error's text as it may travel: of bounded length, and nothing in it that UTF-8 can't say."""
+    if len(text) > LONGEST_FAILURE:
+        half = LONGEST_FAILURE // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    return text.encode(errors="backslashreplace").decode()
 
 
 class Node:
@@ -160,7 +172,9 @@ class Node:
             self._handle(stimulus)
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
-            self._handle(machine.HeartbeatDue(self._load(), self._counters()))
+            with self._lock:
+                # read under the lock, or older counters could replace a finished slice's last ones
+                self._apply(machine.HeartbeatDue(self._load(), self._counters()))
 
     def _wait_milliseconds(self) -> int:
         if self._outbox or not self._events.empty():
@@ -173,8 +187,12 @@ class Node:
 
     def _handle(self, stimulus: NodeStimulus) -> None:
         with self._lock:
-            for effect in self.machine.handle(stimulus):
-                self._perform[type(effect)](effect)
+            self._apply(stimulus)
+
+    def _apply(self, stimulus: NodeStimulus) -> None:
+        """The caller holds the lock."""
+        for effect in self.machine.handle(stimulus):
+            self._perform[type(effect)](effect)
 
     def _empty_outbox(self) -> None:
         if self._outbox or self._credits:
@@ -205,9 +223,14 @@ class Node:
 
     def _data(self, header: FrameHeader, body: pa.Buffer | None) -> None:
         job = self.jobs.get(header.job)
-        if job is None:
+        if job is None or header.channel not in job.schemas:
             return
-        batch = job.decode(header.channel, body)
+        try:
+            batch = job.decode(header.channel, body)
+        except ProtocolError as error:
+            # asking for it again would bring the same
+            self._handle(machine.JobBroken(header.job, str(error)))
+            return
         nbytes = 0 if body is None else body.size
         self._handle(machine.FrameReceived(header, batch, nbytes))
 
@@ -215,7 +238,8 @@ class Node:
         message = control.decode(payload)
         match message:
             case control.StatusRequest(job):
-                return control.StatusAnswer(self.machine.status(job))
+                with self._lock:
+                    return control.StatusAnswer(self.machine.status(job))
             case control.StopRequest():
                 self._handle(machine.ControlReceived(self.settings.name, message))
                 return control.StatusAnswer({})
@@ -227,13 +251,12 @@ class Node:
             case MembersChanged(members):
                 return self._members_changed(members)
             case JobSubmitted(number, blob):
-                spec = decode_spec(blob)
-                self.jobs[number] = HostedJob(
-                    number, spec, self.settings.folder, self.settings.verify
-                )
-                return machine.JobSeen(number, spec.graph, spec.nodes)
-            case PlanPublished(_, _, blob):
-                return machine.PlanSeen(decode_plan(blob))
+                return self._job_submitted(number, blob)
+            case PlanPublished(job, _, blob):
+                try:
+                    return machine.PlanSeen(decode_plan(blob))
+                except ProtocolError as error:
+                    return machine.JobBroken(job, str(error))
             case JobEnded(job, _):
                 return machine.JobEndSeen(job)
             case ConnectionChanged(state):
@@ -245,12 +268,26 @@ class Node:
                     self._stopped.set()
                 return None
 
+    def _job_submitted(self, number: int, blob: bytes) -> NodeStimulus | None:
+        """A job that this version can't read is ended as failed, by whichever node is first."""
+        try:
+            spec = decode_spec(blob)
+        except ProtocolError as error:
+            outcome = encode_outcome(JobOutcome("failed", str(error)))
+            self._coordinate(lambda service: service.end_job(number, outcome))
+            return None
+        self.jobs[number] = HostedJob(number, spec, self.settings.folder, self.settings.verify)
+        return machine.JobSeen(number, spec.graph, spec.nodes)
+
     def _members_changed(self, members: tuple[Member, ...]) -> NodeStimulus:
         now = {member.name: member for member in members}
         for name in self._members.keys() - now.keys():
             self.transport.disconnect(name)
         for member in members:
-            self.transport.connect(member)
+            try:
+                self.transport.connect(member)
+            except ClusterError as error:
+                logger.warning("node %s passes %s over: %s", self.settings.name, member.name, error)
         self._members = now
         return machine.MembersSeen(tuple(member.name for member in members))
 
@@ -296,12 +333,13 @@ class Node:
     def _failure(self, error: BaseException) -> str:
         """An error's text for the user; our own bugs come with their traceback."""
         if isinstance(error, StreammineError):
-            return str(error)
+            return printable(str(error))
         if not isinstance(error, Exception):
             where = "".join(traceback.format_tb(error.__traceback__)[-3:])
-            return f"user code tried to end its process ({error!r}); let it raise an error\n{where}"
+            text = f"user code tried to end its process ({error!r}); let it raise an error\n{where}"
+            return printable(text)
         where = "".join(traceback.format_exception(error))
-        return f"internal error on node {self.settings.name}: {error!r}\n{where}"
+        return printable(f"internal error on node {self.settings.name}: {error!r}\n{where}")
 
     def _transmit(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:
         if threading.get_ident() == self._loop_thread:
@@ -320,7 +358,10 @@ class Node:
     def _send(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:
         """A send that is not taken is found by its receiver: as a gap, or by the next heartbeat."""
         if isinstance(effect, machine.TransmitControl):
-            self.transport.send_control(effect.node, control.encode(effect.message))
+            try:
+                self.transport.send_control(effect.node, control.encode(effect.message))
+            except ProtocolError as error:
+                logger.warning("node %s can't send: %s", self.settings.name, error)
             return
         body = effect.frame.body
         data = body.serialize() if isinstance(body, pa.RecordBatch) else None

@@ -9,9 +9,11 @@ import pytest
 
 from streammine.model import control
 from streammine.model.job import JobOutcome
-from streammine.model.job_codec import decode_outcome, encode_outcome
+from streammine.model.job_codec import OUTCOME_BYTES, decode_outcome, encode_outcome
 from streammine.operators.user_errors import DeadLetters, shortened
+from streammine.runtime.results import run_seconds
 from streammine.runtime.workers import Workers
+from streammine.runtime.znodes import PART_BYTES
 
 LONE_SURROGATE = "file \udcff"
 
@@ -55,3 +57,29 @@ def test_a_worker_lives_on_when_a_task_fails(caplog: pytest.LogCaptureFixture) -
         assert done.wait(5.0)
     workers.close()
     assert "closing failed" in caplog.text
+
+
+def test_counters_of_very_many_slices_are_summed_by_vertex_to_be_kept() -> None:
+    slices = 20_000
+    counters = {
+        f"counts/{index}": {"rows_in": 2.0, "rows_dead": 0.0, "first_read_at": 10.0 + index}
+        for index in range(slices)
+    }
+    counters |= {f"source/{index}": {"rows_in": 1.0} for index in range(3)}
+    counters |= {f"result.committer/{each}": {"last_commit_at": 20.0 + each} for each in range(2)}
+    data = encode_outcome(JobOutcome("finished", None, counters))
+    assert len(data) <= OUTCOME_BYTES <= PART_BYTES
+    read = decode_outcome(data)
+    assert read.counters == {
+        "counts/0": {"rows_in": 2.0 * slices, "rows_dead": 0.0, "first_read_at": 10.0},
+        "source/0": {"rows_in": 3.0},
+        "result.committer/0": {"last_commit_at": 21.0},
+    }
+    assert run_seconds(read) == run_seconds(JobOutcome("finished", None, counters)) == 11.0
+
+
+def test_counters_that_can_be_kept_stay_by_slice() -> None:
+    counters = {f"counts/{index}": {"rows_in": 2.0} for index in range(3)}
+    assert (
+        decode_outcome(encode_outcome(JobOutcome("finished", None, counters))).counters == counters
+    )

@@ -1,0 +1,45 @@
+"""What a topology comes to before it runs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from streammine import Operator, Topology
+from streammine.assembly import CompiledJob
+from streammine.model.errors import TopologyError
+
+SCHEMA = pa.schema({"ts": pa.int64(), "plug": pa.int64()})
+
+
+class Last(Operator):
+    output: ClassVar = {"plug": "int64"}
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        return event.plug
+
+
+def compiled(epoch: dict[str, Any], merge_by: str | None) -> CompiledJob:
+    topology = (
+        Topology(name="merged", epoch=epoch)
+        .source("plugs", files="*.parquet", prepare="none", merge_by=merge_by)
+        .operator("last", input="plugs", key="plug", operator=Last)
+        .sink("result", input="last", format="console")
+    )
+    return CompiledJob(topology, {"plugs": SCHEMA}, ".", lambda name: Last)
+
+
+def test_files_merged_within_counted_epochs_take_no_operator_in_strict_order() -> None:
+    with pytest.raises(TopologyError, match=r"operator 'last'.*source 'plugs'.*'ts'"):
+        compiled({"count": 5}, "ts")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "merge_by"), [({"count": 5}, None), ({"time": "5s", "column": "ts"}, "ts")]
+)
+def test_other_sources_take_an_operator_in_strict_order(
+    epoch: dict[str, Any], merge_by: str | None
+) -> None:
+    assert compiled(epoch, merge_by).graph.vertex("last").slices > 1
