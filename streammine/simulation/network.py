@@ -29,7 +29,8 @@ class Receiver:
 
 
 class VirtualNetwork:
-    """Delivers bytes. Data frames may get lost or come twice, as the settings say."""
+    """Delivers bytes. Data frames may get lost or come twice, and control messages get lost, as the
+    settings say."""
 
     def __init__(self, clock: VirtualClock, random: Random, settings: SimulationSettings) -> None:
         self._clock = clock
@@ -41,6 +42,7 @@ class VirtualNetwork:
         self.frames_sent = 0
         self.frames_lost = 0
         self.frames_doubled = 0
+        self.messages_lost = 0
         self.under_way = 0
 
     def attach(self, name: str, receiver: Receiver) -> None:
@@ -61,6 +63,12 @@ class VirtualNetwork:
             self._clock.after(late, self._arrival(lambda: take(sender, header, body)))
 
     def send_control(self, sender: str, receiver: str, message: bytes) -> None:
+        assert sender != receiver, f"{sender} sends to itself over the network"
+        loss = self._settings.control_loss
+        # no chance is drawn where none is lost: what a seed stands for stays the same
+        if loss > 0.0 and self._random.random() < loss:
+            self.messages_lost += 1
+            return
         take = self._receivers[receiver].control
         self._deliver("control", sender, receiver, lambda: take(sender, message))
 

@@ -51,6 +51,7 @@ class SimulationResult:
     frames_sent: int
     frames_lost: int
     frames_doubled: int
+    messages_lost: int
 
     def table(self, sink: str) -> pa.Table:
         """All rows of a sink. Raises LookupError when there are none."""
@@ -228,4 +229,5 @@ def _result(world: World, spec: JobSpec, outcome: JobOutcome) -> SimulationResul
         frames_sent=world.network.frames_sent,
         frames_lost=world.network.frames_lost,
         frames_doubled=world.network.frames_doubled,
+        messages_lost=world.network.messages_lost,
     )

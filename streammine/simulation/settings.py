@@ -9,11 +9,13 @@ from dataclasses import dataclass
 class SimulationSettings:
     """Delays are upper bounds of even distributions, in virtual seconds.
 
-    `frame_loss` and `frame_duplication` are probabilities per data frame between two nodes; control
-    messages and what stays inside a node are never lost. `read_rows` is the most that a source reads
-    at once; the shell reads a random number up to it where `random_read_sizes` is set. `serialised`:
-    bodies cross the network as bytes. `channel_budget_bytes` is the credit of each channel, None for
-    the engine's own. `quiet_limit_seconds`: without progress for so long a run is stuck.
+    `frame_loss` and `frame_duplication` are probabilities per data frame between two nodes, and
+    `control_loss` is one per control message (credit, announcement, request, heartbeat); what stays
+    inside a node, or goes over the coordination service, is never lost. `read_rows` is the most that
+    a source reads at once; the shell reads a random number up to it where `random_read_sizes` is set.
+    `serialised`: bodies cross the network as bytes. `channel_budget_bytes` is the credit of each
+    channel, None for the engine's own. `quiet_limit_seconds`: without progress for so long a run is
+    stuck.
     """
 
     network_delay_seconds: float = 0.01
@@ -23,6 +25,7 @@ class SimulationSettings:
     heartbeat_seconds: float = 0.25
     frame_loss: float = 0.0
     frame_duplication: float = 0.0
+    control_loss: float = 0.0
     read_rows: int = 64
     random_read_sizes: bool = True
     serialised: bool = True
@@ -34,4 +37,5 @@ class SimulationSettings:
     def __post_init__(self) -> None:
         assert 0.0 <= self.frame_loss < 1.0, "a network that loses every frame gets nowhere"
         assert 0.0 <= self.frame_duplication <= 1.0
+        assert 0.0 <= self.control_loss < 1.0, "a network that loses every message gets nowhere"
         assert self.read_rows > 0

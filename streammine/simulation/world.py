@@ -48,7 +48,7 @@ class World:
         self.coordinator = VirtualCoordinator(self.clock, self.random, settings)
         self.disk = VirtualDisk(self._written)
         self.trace = Trace()
-        self.monitor = Monitor()
+        self.monitor = Monitor(settings.control_loss > 0.0)
         self.steps = 0
         self.tasks_under_way = 0
         self.progressed_at_seconds = 0.0

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from streammine import JobFailedError, Mapper, Operator, Topology
+from streammine import JobFailedError, Mapper, Operator, Topology, Value
 from streammine.testing import SimulationSettings, assert_rows, simulate
 from tests.simulation import workloads
 
@@ -103,6 +103,39 @@ def test_all_seeds_of_an_ordered_output_have_one_digest() -> None:
         for seed in range(12)
     ]
     assert len({run.digest for run in runs}) == 1
+
+
+class Rounds(Operator):
+    """For every key, at the end of each epoch: how many it has seen end since its first event."""
+
+    output: ClassVar = {"key": "int64", "rounds": "int64"}
+    state: ClassVar = {"rounds": Value(0)}
+    every_key = True
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        state.rounds = state.rounds or 0
+
+    def end_epoch(self, key: Any, state: Any) -> Any:
+        state.rounds += 1
+        return key, state.rounds
+
+
+def test_ends_of_epochs_concern_every_key_however_many_slices() -> None:
+    # each epoch's events are of one key only, so of one slice
+    table = pa.table({"key": [number // 2 for number in range(12)]})
+    digests = set()
+    for seed in range(9):
+        topology = (
+            Topology(name="rounds", epoch={"count": 2})
+            .source("numbers", files="n.parquet", prepare="none", slices=1 + seed // 3)
+            .operator("rounds", input="numbers", key="key", operator=Rounds, slices=1 + seed % 3)
+            .sink("result", input="rounds", format="json", path="out")
+        )
+        run = simulate(topology, {"numbers": table}, seed=seed, nodes=1 + seed % 2)
+        rows = [(key, epoch - key + 1) for epoch in range(6) for key in range(epoch + 1)]
+        assert_rows(run.table("result"), rows)
+        digests.add(run.digest)
+    assert len(digests) == 1
 
 
 class Fails(Mapper):
