@@ -162,6 +162,29 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     assert done.returncode == 0, done.stderr
 
 
+WIRED = {
+    "SliceMachine",
+    "InputChannel",
+    "OutputChannel",
+    "OperatorProcessor",
+    "SourceProcessor",
+    "OutgoingEdges",
+}
+
+
+def test_the_parts_of_a_slice_are_put_together_in_the_assembly_alone() -> None:
+    found: dict[str, set[str]] = {}
+    for path in python_files("streammine", "partitioners", "replication", "apps", "scripts"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
+                if called in WIRED:
+                    found.setdefault(str(path.relative_to(ROOT)), set()).add(called)
+    elsewhere = {path for path in found if not path.startswith("streammine/engine/")}
+    assert elsewhere == {"streammine/assembly.py"}
+    assert found["streammine/assembly.py"] == WIRED
+
+
 def test_no_file_grows_past_five_hundred_lines() -> None:
     long = [
         f"{path.relative_to(ROOT)}: {count}"

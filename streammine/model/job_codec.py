@@ -18,6 +18,9 @@ _OUTCOME = TypeAdapter(JobOutcome)
 _PLACEMENTS = TypeAdapter(dict[str, list[tuple[str, int]]])
 _PLAN_HEAD = TypeAdapter(dict[str, Any])
 
+OUTCOME_BYTES = 512 * 1024
+"""The most that an outcome takes: it is one record of the coordination service."""
+
 _REASON_CHARACTERS = 20_000
 
 
@@ -31,12 +34,35 @@ def decode_spec(data: bytes) -> JobSpec:
 
 
 def encode_outcome(outcome: JobOutcome) -> bytes:
-    """A reason that is too long, or holds what UTF-8 can't, is made to fit: the job must end."""
+    """A reason that is too long, or holds what UTF-8 can't, is made to fit: the job must end.
+
+    So are the counters of more slices than `OUTCOME_BYTES` hold: what is left of them is one entry
+    per vertex, under its slice 0.
+    """
     reason = outcome.reason
     if reason is not None:
         cut = reason[:_REASON_CHARACTERS]
         outcome = replace(outcome, reason=cut.encode("utf-8", "backslashreplace").decode())
-    return _OUTCOME.dump_json(outcome)
+    data = _OUTCOME.dump_json(outcome)
+    if len(data) > OUTCOME_BYTES:
+        data = _OUTCOME.dump_json(replace(outcome, counters=_by_vertex(outcome.counters)))
+    return data
+
+
+def _by_vertex(counters: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Sums over each vertex's slices; of points in time the first or the last."""
+    folded: dict[str, dict[str, float]] = {}
+    for name, of_slice in counters.items():
+        into = folded.setdefault(f"{name.rpartition('/')[0]}/0", {})
+        for counter, value in of_slice.items():
+            if counter not in into:
+                into[counter] = value
+            elif counter.endswith("_at"):
+                latest = counter.startswith("last_")
+                into[counter] = (max if latest else min)(into[counter], value)
+            else:
+                into[counter] += value
+    return folded
 
 
 def decode_outcome(data: bytes) -> JobOutcome:

@@ -185,7 +185,11 @@ class Operator(UserCode):
     state: ClassVar[Mapping[str, Cell]] = {}
     ports: ClassVar[Sequence[str]] = ()
     every_key: ClassVar[bool] = False
-    """True: `end_epoch` is called for all keys with state, not only those of the epoch's events."""
+    """True: `end_epoch` is called for all keys with state, not only those of the epoch's events.
+
+    Such an operator runs in one slice, whatever `slices` says: an epoch ends for a key even where no
+    event of the epoch came to the slice that would hold it, so the whole operator must see it end.
+    """
 
     def process(self, key: Any, event: Any, state: KeyState) -> Any:
         """The rows that the event gives rise to (see the module's text)."""

@@ -72,7 +72,8 @@ class UserOperator:
     `run` may be given hidden columns besides the visible ones. It emits `output`, and behind it the
     columns `hidden` if `carries_order` is set, which needs the inputs' order columns in the
     batches. Rows leave in the order of `output_order`: positions (see user_order), or, where the
-    Operator is commutative and so positions mean nothing, all columns.
+    Operator is commutative and so positions mean nothing, all columns. `every_key`: each epoch with
+    events anywhere calls `end_epoch` for all keys, so that one slice must hold them all.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class UserOperator:
         self._failures = Failures(code, self.context, dead_letter)
         self._store = StateStore(code.state)
         self._closes_epochs = overrides(code, "end_epoch")
+        self.every_key = code.every_key and self._closes_epochs
         self._closes_input = overrides(code, "end_input")
         self._order = OutputOrder(
             list(orders) or [()] * len(inputs), fields[0], self._closes_epochs or self._closes_input
@@ -156,7 +158,7 @@ class UserOperator:
                 output += self._process_pieces(port, batch, opened)
         touched = opened.keys
         if self._closes_epochs:
-            chosen = self._store.keys() if self._code.every_key else touched
+            chosen = self._store.keys() if self.every_key else touched
             output.append(self._close_keys("end_epoch", EPOCH_END, chosen, epoch))
             touched = chosen
         self._store.forget_fresh(touched)

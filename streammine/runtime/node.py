@@ -25,8 +25,9 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
-from streammine.engine import node as machine
-from streammine.engine.node import NodeMachine, NodeStimulus
+from streammine.engine import node_stimuli as machine
+from streammine.engine.node import NodeMachine
+from streammine.engine.node_stimuli import NodeStimulus
 from streammine.model import control
 from streammine.model.coordination import (
     ConnectionChanged,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streammine.engine import node as machine
+from streammine.engine import node_stimuli as machine
 from streammine.engine.channel import InputChannel, OutputChannel
-from streammine.engine.node import NodeEffect, NodeStimulus
+from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
 from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import Phase, SliceMachine
 from streammine.engine.stimuli import Accumulate, CloseEpoch, Finish, Work, WorkResult

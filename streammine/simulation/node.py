@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from streammine.assembly import CompiledJob
-from streammine.engine import node as machine
-from streammine.engine.node import NodeMachine, NodeStimulus
+from streammine.engine import node_stimuli as machine
+from streammine.engine.node import NodeMachine
+from streammine.engine.node_stimuli import NodeStimulus
 from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
 from streammine.model import control

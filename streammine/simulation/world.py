@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streammine.assembly import CompiledJob, Environment
-from streammine.engine.node import NodeEffect, NodeStimulus
+from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
 from streammine.model.contracts import SourceReader
 from streammine.model.job import JobSpec
 from streammine.model.manifest import decode_manifest

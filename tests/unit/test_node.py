@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streammine.engine import node
-from streammine.engine.node import NodeEffect, NodeMachine, NodeStimulus
+from streammine.engine import node_stimuli as node
+from streammine.engine.node import NodeMachine
+from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
 from streammine.engine.placement import place
 from streammine.engine.stimuli import Output, WorkResult
 from streammine.model import control
