@@ -18,6 +18,10 @@ from benchmarks.workloads import WORKLOADS, InputKind
 
 
 @click.group()
+COMMIT_EVERY = {"readings": 20}
+"""Epochs in a group of output, where it is not one."""
+
+
 def benchmarks() -> None:
     """Measure the engine."""
 
@@ -41,9 +45,8 @@ def _comparison(name: str) -> None:
     @click.option(
         "--commit-every",
         type=click.IntRange(1),
-        default=1,
-        show_default=True,
-        help="Epochs that the sink commits together.",
+        help="Epochs that the sink commits together; default: 20 for readings, whose epochs are "
+        "short, else 1.",
     )
     @click.option(
         "--threads",
@@ -71,7 +74,7 @@ def _comparison(name: str) -> None:
         runs: int,
         discipline: str | None,
         source: InputKind,
-        commit_every: int,
+        commit_every: int | None,
         threads: int,
         rows: bool,
         references: tuple[str, ...],
@@ -87,7 +90,7 @@ def _comparison(name: str) -> None:
             slices=slices,
             discipline=discipline,
             source=source,
-            commit_every=commit_every,
+            commit_every=commit_every or COMMIT_EVERY.get(name, 1),
             rows=rows,
             references=references or PROGRAMS,
         )

@@ -20,6 +20,12 @@ from streammine.runtime.submission import Submission, prepare_submission
 
 STOP_SECONDS = 10.0
 NO_MANAGER_PHASE = "waiting for a node that answers"
+DEPLOYING_PHASE = "loading operators (the first time, kernels are compiled for some seconds)"
+
+
+def _is_deploying(status: dict[str, Any]) -> bool:
+    """Whether the one job of a status answer has not started yet."""
+    return all(job["phase"] in ("submitted", "deploying") for job in status["jobs"].values())
 
 
 class Watcher(Protocol):
@@ -141,10 +147,19 @@ class JobRun:
         submission: Submission,
         consoles: Sequence[tuple[str, Tail]],
     ) -> JobOutcome:
+        said = False
+
         def look() -> None:
+            nonlocal said
             self.cluster.check()
             try:
-                self.watcher.status(submission, client.status(job))
+                status = client.status(job)
+                if _is_deploying(status):
+                    if not said:
+                        self.watcher.phase(DEPLOYING_PHASE)
+                    said = True
+                else:
+                    self.watcher.status(submission, status)
             except ClusterError:
                 # the next look will find the node that manages then
                 self.watcher.phase(NO_MANAGER_PHASE)
