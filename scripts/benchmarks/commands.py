@@ -17,11 +17,11 @@ from benchmarks.report import print_comparison
 from benchmarks.workloads import WORKLOADS, InputKind
 
 
-@click.group()
 COMMIT_EVERY = {"readings": 20}
 """Epochs in a group of output, where it is not one."""
 
 
+@click.group()
 def benchmarks() -> None:
     """Measure the engine."""
 
