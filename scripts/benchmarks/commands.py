@@ -16,7 +16,6 @@ from benchmarks.programs import PROGRAMS
 from benchmarks.report import print_comparison
 from benchmarks.workloads import WORKLOADS, InputKind
 
-
 COMMIT_EVERY = {"readings": 20}
 """Epochs in a group of output, where it is not one."""
 
