@@ -1,2 +1,44 @@
-"""Replication: epoch bags, merge, consensus and the readiness ladder. Its first machines come with
-checkpoints; until then a slice has one replica."""
+"""Replication: snapshots, checkpoints, and where a lost slice starts again."""
+
+from replication.checkpointing import Coordinator
+from replication.checkpoints import (
+    GENERATIONS_PER_ATTEMPT,
+    decode_checkpoint,
+    encode_checkpoint,
+    first_generation,
+    load_run,
+    newest_checkpoints,
+    next_attempt,
+    publish_checkpoint,
+    save_run,
+)
+from replication.collection import Collected, collect
+from replication.recovery_line import recovery_line
+from replication.snapshots import (
+    Layer,
+    LoadedSnapshot,
+    load_snapshot,
+    verify_snapshot,
+    write_snapshot,
+)
+
+__all__ = [
+    "GENERATIONS_PER_ATTEMPT",
+    "Collected",
+    "Coordinator",
+    "Layer",
+    "LoadedSnapshot",
+    "collect",
+    "decode_checkpoint",
+    "encode_checkpoint",
+    "first_generation",
+    "load_run",
+    "load_snapshot",
+    "newest_checkpoints",
+    "next_attempt",
+    "publish_checkpoint",
+    "recovery_line",
+    "save_run",
+    "verify_snapshot",
+    "write_snapshot",
+]

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
         InputError,
         JobFailedError,
         OutputError,
+        StateVersionError,
         StreammineError,
         TopologyError,
         UserCodeError,
     )
     from streammine.model.topology import Topology
     from streammine.operators.api import Context, Mapper, Operator, Reducer
-    from streammine.operators.state import List, Map, Queue, Value
+    from streammine.operators.state import List, Map, Queue, Value, Window
     from streammine.session import Result, output_files, read_output, read_topology, run
 
 _HOMES = {
@@ -29,13 +30,14 @@ _HOMES = {
         "InputError",
         "JobFailedError",
         "OutputError",
+        "StateVersionError",
         "StreammineError",
         "TopologyError",
         "UserCodeError",
     ),
     "streammine.model.topology": ("Topology",),
     "streammine.operators.api": ("Context", "Mapper", "Operator", "Reducer"),
-    "streammine.operators.state": ("List", "Map", "Queue", "Value"),
+    "streammine.operators.state": ("List", "Map", "Queue", "Value", "Window"),
     "streammine.session": ("Result", "output_files", "read_output", "read_topology", "run"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -53,11 +55,13 @@ __all__ = [
     "Queue",
     "Reducer",
     "Result",
+    "StateVersionError",
     "StreammineError",
     "Topology",
     "TopologyError",
     "UserCodeError",
     "Value",
+    "Window",
     "output_files",
     "read_output",
     "read_topology",

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streammine.model.document import parse_topology
 from streammine.model.errors import JobFailedError, OutputError, TopologyError
+from streammine.model.locations import below
 from streammine.model.topology import Topology
 from streammine.runtime import output
 from streammine.runtime.jobs import JobRun
@@ -84,15 +85,18 @@ def run(
     zookeeper: str | None = None,
     spark_master: str | None = None,
     overwrite: bool = False,
+    resume: str | None = None,
 ) -> Result:
     """Run a topology on a cluster that is started for it, and wait for its end.
 
     `base` is the folder that relative paths and user modules are found from; `nodes` overrides the
     topology's. `zookeeper` names an ensemble (``host:port,…``) to use instead of an own one,
     `spark_master` where raw sources are prepared. `overwrite` replaces output of another job in the
-    sinks' folders. Raises TopologyError, InputError, OutputError, UserCodeError or ClusterError
-    before the job runs, and JobFailedError or ClusterError while it does; in any case no process
-    and no temporary file is left behind.
+    sinks' folders. `resume` is the name, folder or URL of an earlier run of the same topology that was
+    interrupted: it goes on from its newest checkpoint. Raises TopologyError, InputError,
+    OutputError, UserCodeError or ClusterError before the job runs, and JobFailedError or
+    ClusterError while it does; in any case no process and no temporary file is left behind. What
+    it takes to resume the run is kept unless the job finished.
     """
     begin = time.monotonic()
     with JobRun(
@@ -102,11 +106,13 @@ def run(
         zookeeper=zookeeper,
         master=spark_master,
         overwrite=overwrite,
+        resume=resume,
     ) as job:
         submission = job.prepare()
         outcome = job.run()
         if outcome.status != "finished":
-            raise JobFailedError(outcome.reason or f"the job was {outcome.status}")
+            kept = "" if job.kept is None else f"\nresume={job.kept.name!r} goes on with this run"
+            raise JobFailedError(f"{outcome.reason or f'the job was {outcome.status}'}{kept}")
         summary = summarize(submission, outcome, time.monotonic() - begin)
     locations = {
         name: submission.spec.targets[name].location
@@ -132,8 +138,8 @@ def output_files(folder: str | Path) -> list[str]:
     of epochs that are not committed yet. Raises OutputError when there is no output.
     """
     names = [file.name for manifest in _committed(folder).manifests for file in manifest.files]
-    root = str(folder).rstrip("/") if "://" in str(folder) else os.path.abspath(folder)
-    return [f"{root}/{name}" for name in names]
+    root = str(folder) if "://" in str(folder) else os.path.abspath(folder)
+    return [below(root, name) for name in names]
 
 
 def _committed(folder: str | Path) -> output.CommittedOutput:

@@ -40,7 +40,7 @@ from streammine.simulation import (
     SimulationSettings,
     simulate,
 )
-from streammine.simulation.run import Inputs
+from streammine.simulation.workload import Inputs
 
 __all__ = [
     "SimulationError",

@@ -77,7 +77,8 @@ IMPURE_MODULES = {
     "uuid",
     "tempfile",
 }
-PURE_EXCEPTIONS: dict[str, set[str]] = {}
+PURE_EXCEPTIONS: dict[str, set[str]] = {"streammine/operators/frozen.py": {"threading"}}
+"""A frozen state is written on another thread while its operator goes on, so it has a lock."""
 
 
 def python_files(*folders: str) -> Iterator[Path]:
@@ -181,8 +182,8 @@ def test_the_parts_of_a_slice_are_put_together_in_the_assembly_alone() -> None:
                 if called in WIRED:
                     found.setdefault(str(path.relative_to(ROOT)), set()).add(called)
     elsewhere = {path for path in found if not path.startswith("streammine/engine/")}
-    assert elsewhere == {"streammine/assembly.py"}
-    assert found["streammine/assembly.py"] == WIRED
+    assert elsewhere == {"streammine/assembly/compiled.py"}
+    assert found["streammine/assembly/compiled.py"] == WIRED
 
 
 def test_no_file_grows_past_five_hundred_lines() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 
@@ -43,6 +44,7 @@ class BenchmarkCluster:
         self.scratch = Path(tempfile.mkdtemp(prefix="streammine-bench-"))
         self.local = LocalCluster(nodes, folder=self.scratch / "cluster")
         self._client: Client | None = None
+        self._runs = count()
 
     def start(self) -> None:
         self.local.start()
@@ -64,8 +66,9 @@ class BenchmarkCluster:
         submission = prepare_submission(
             topology,
             base,
-            self.scratch / "work",
+            str(self.scratch / "work"),
             sign=self.local.sign,
+            store=str(self.scratch / "runs" / str(next(self._runs))),
             nodes=self.local.nodes,
             overwrite=True,
         )

@@ -11,9 +11,13 @@ from benchmarks.comparison import Plan, measure
 from benchmarks.digests import digests
 from benchmarks.latency import latency
 from benchmarks.memory import memory
+from benchmarks.migration import migration
 from benchmarks.ordering import ordering
 from benchmarks.programs import PROGRAMS
+from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
+from benchmarks.snapshots import snapshots
+from benchmarks.stalled import stalled
 from benchmarks.workloads import WORKLOADS, InputKind
 
 COMMIT_EVERY = {"readings": 20}
@@ -98,5 +102,14 @@ def _comparison(name: str) -> None:
 
 for _name in WORKLOADS:
     _comparison(_name)
-for _command in (ordering, latency, memory, digests):
+for _command in (
+    ordering,
+    latency,
+    memory,
+    digests,
+    snapshots,
+    recovery,
+    migration,
+    stalled,
+):
     benchmarks.add_command(_command)

@@ -109,7 +109,7 @@ class PlainDisplay:
         if now < self._next_line:
             return
         self._next_line = now + PLAIN_SECONDS
-        current = figures(submission.spec, status, self._before, now)
+        current = figures(submission.spec, status, self._before)
         self._before = current
         self.note(current.line())
 
@@ -162,7 +162,7 @@ class LiveDisplay:
         self._live.update(Group(text, _line(bar)))
 
     def status(self, submission: Submission, status: dict[str, Any]) -> None:
-        current = figures(submission.spec, status, self._before, time.monotonic())
+        current = figures(submission.spec, status, self._before)
         self._before = current
         self._live.update(_drawn(self._name, current))
 

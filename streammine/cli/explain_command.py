@@ -46,6 +46,7 @@ def explanation(
     yield (
         f"{len(graph.slices)} slices and {len(graph.channels)} channels on {topology.nodes} nodes"
     )
+    yield f"snapshots: {topology.snapshot}"
     for warning in topology.warnings():
         yield f"note: {warning}"
 

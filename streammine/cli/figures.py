@@ -35,17 +35,25 @@ class NodeFigures:
 
 
 @dataclass(frozen=True)
-class JobFigures:
-    """One look at a running job; `seen_at` in seconds of a monotonic clock."""
+class SliceFigures:
+    """What a slice had read when its node's clock showed `clock` seconds, and how fast it read."""
 
-    seen_at: float
+    rows: float
+    clock: float
+    rows_per_second: float = 0.0
+
+
+@dataclass(frozen=True)
+class JobFigures:
+    """One look at a running job."""
+
     rows_read: int
     rows_per_second: float
     progress: float | None
     epoch: str
     operators: tuple[OperatorFigures, ...] = ()
     nodes: tuple[NodeFigures, ...] = ()
-    counted: dict[str, float] = field(default_factory=dict)
+    slices: dict[str, SliceFigures] = field(default_factory=dict)
 
     @property
     def shown(self) -> list[OperatorFigures]:
@@ -64,19 +72,25 @@ class JobFigures:
         )
 
 
-def figures(
-    spec: JobSpec, status: dict[str, Any], before: JobFigures | None, now: float
-) -> JobFigures:
+def figures(spec: JobSpec, status: dict[str, Any], before: JobFigures | None) -> JobFigures:
     """`status` is a StatusAnswer's payload about one job; `before` the last look."""
-    slices: dict[str, Any] = {}
+    reports: dict[str, Any] = {}
     for job in status["jobs"].values():
-        slices |= job["slices"]
-    elapsed = now - before.seen_at if before is not None else 0.0
+        reports |= job["slices"]
+    clocks = {name: node["load"].get("clock", 0.0) for name, node in status["nodes"].items()}
+    slices = {
+        name: _slice(
+            report["counters"].get("rows_in", 0.0),
+            clocks.get(report["node"], 0.0),
+            before.slices.get(name) if before is not None else None,
+        )
+        for name, report in reports.items()
+    }
     kinds = {vertex.name: vertex.kind for vertex in spec.graph.vertices}
     operators = [
-        _operator(name, slices, before, elapsed)
+        _operator(name, own, slices)
         for name in kinds
-        if any(each.rpartition("/")[0] == name for each in slices)
+        if (own := {key: each for key, each in reports.items() if key.rpartition("/")[0] == name})
     ]
     read = sum(each.rows_in for each in operators if kinds[each.name] == "source")
     rate = sum(each.rows_per_second for each in operators if kinds[each.name] == "source")
@@ -84,32 +98,39 @@ def figures(
     total = None if None in totals else sum(rows for rows in totals if rows is not None)
     committed = [each.epoch for each in operators if kinds[each.name] == "committer"]
     return JobFigures(
-        seen_at=now,
         rows_read=read,
         rows_per_second=rate,
         progress=None if not total else min(1.0, read / total),
         epoch=committed[0] if committed else "-",
         operators=tuple(operators),
         nodes=node_figures(status, before.nodes if before is not None else ()),
-        counted={each.name: float(each.rows_in) for each in operators},
+        slices=slices,
     )
 
 
+def _slice(rows: float, clock: float, before: SliceFigures | None) -> SliceFigures:
+    """The rate is that between two heartbeats of the slice's node, by its own clock."""
+    if before is None:
+        return SliceFigures(rows, clock)
+    # Between two heartbeats a look shows what the one before showed.
+    if clock <= before.clock:
+        return before
+    # A slice that came to life again elsewhere counts from the start.
+    return SliceFigures(rows, clock, max(0.0, rows - before.rows) / (clock - before.clock))
+
+
 def _operator(
-    name: str, slices: dict[str, Any], before: JobFigures | None, elapsed: float
+    name: str, reports: dict[str, Any], slices: dict[str, SliceFigures]
 ) -> OperatorFigures:
-    own = [each for key, each in slices.items() if key.rpartition("/")[0] == name]
-    rows = int(sum(each["counters"].get("rows_in", 0) for each in own))
-    last = before.counted.get(name, 0.0) if before is not None else 0.0
     places: dict[str, int] = {}
-    for each in own:
+    for each in reports.values():
         places[each["node"]] = places.get(each["node"], 0) + 1
     return OperatorFigures(
         name=name,
-        epoch=_epoch(min(each["frontier"] for each in own)),
-        rows_in=rows,
-        rows_per_second=max(0.0, rows - last) / elapsed if elapsed > 0 else 0.0,
-        waiting_bytes=sum(each["counters"].get("waiting_bytes", 0.0) for each in own),
+        epoch=_epoch(min(each["frontier"] for each in reports.values())),
+        rows_in=int(sum(each["counters"].get("rows_in", 0) for each in reports.values())),
+        rows_per_second=sum(slices[key].rows_per_second for key in reports),
+        waiting_bytes=sum(each["counters"].get("waiting_bytes", 0.0) for each in reports.values()),
         places=", ".join(f"{node}: {count}" for node, count in sorted(places.items())),
     )
 

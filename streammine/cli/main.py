@@ -22,6 +22,7 @@ COMMANDS = {
         "streammine.cli.explain_command",
         "Show what a topology comes to, without running it.",
     ),
+    "simulate": ("streammine.cli.simulate_command", "Try a topology on clusters that faults hit."),
     "schema": (
         "streammine.cli.schema_command",
         "Print the JSON Schema of topologies, for editors.",
@@ -32,11 +33,19 @@ COMMANDS = {
     "submit": ("streammine.cli.submit_command", "Run a topology on a cluster that is up."),
     "status": ("streammine.cli.status_command", "Show a cluster's nodes, jobs and slices."),
     "stop": ("streammine.cli.stop_command", "Stop a job of a cluster that is up."),
+    "savepoint": (
+        "streammine.cli.savepoint_command",
+        "Save a job and stop it, so that it can go on later.",
+    ),
+    "migrate": (
+        "streammine.cli.migrate_command",
+        "Move a partition of a running job to another node.",
+    ),
     "down": ("streammine.cli.down_command", "End a cluster that is up."),
-    "node": ("streammine.cli.node_command", "Run one node process."),
+    "node": ("streammine.cli.node_command", "Run one node process, or take the work from one."),
     "supervise": ("streammine.cli.supervise_command", "Own the processes of a cluster that is up."),
 }
-_INTERNAL = frozenset({"node", "supervise"})
+_INTERNAL = frozenset({"supervise"})
 
 
 class _LazyGroup(click.Group):

@@ -1,28 +1,36 @@
-"""`streammine node`: one node process. `run` and `up` start it; on other machines a person does."""
+"""`streammine node`: one node of a cluster, run or drained.
+
+`run` and `up` start nodes by `node run`; on other machines a person does.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
-import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 import pyarrow as pa
 
-from streammine.model.coordination import Member
+from streammine.cli.clusters import cluster_options, connected, timeout_option
 from streammine.model.errors import ClusterError
+from streammine.model.suggestions import hint, listed
 from streammine.runtime.cluster import ADDRESS_FOLLOWS
-from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.endpoints import ipc_endpoints, tcp_endpoints
 from streammine.runtime.keys import ClusterKeys
-from streammine.runtime.node import Node, NodeSettings
-from streammine.runtime.transport import Transport
+from streammine.runtime.membership import Membership
+from streammine.runtime.node import NodeSettings
 
 
-@click.command(hidden=True)
+@click.group()
+def node() -> None:
+    """Run one node process, or take the work from one."""
+
+
+@node.command("run")
 @click.option("--name", required=True)
 @click.option(
     "--zookeeper",
@@ -35,7 +43,7 @@ from streammine.runtime.transport import Transport
 @click.option("--listen", help="HOST to listen on by TCP, instead of sockets in a folder.")
 @click.option("--folder", required=True, type=click.Path(path_type=Path), help="Scratch folder.")
 @click.option("--threads", default=1, show_default=True, help="Worker threads.")
-def node(
+def run(
     name: str,
     zookeeper: str,
     cluster: str,
@@ -55,33 +63,38 @@ def node(
     cluster_keys = ClusterKeys.load(keys)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if listen is not None:
-        endpoints = tcp_endpoints(listen, cluster_keys)
+        endpoints = partial(tcp_endpoints, listen, cluster_keys)
     elif sockets is not None:
-        endpoints = ipc_endpoints(sockets)
+        endpoints = partial(ipc_endpoints, sockets)
     else:
         raise click.UsageError("give --sockets FOLDER, or --listen HOST")
     if zookeeper == ADDRESS_FOLLOWS:
         zookeeper = sys.stdin.readline().strip()
         if not zookeeper:
             raise ClusterError("standard input ended before it told where ZooKeeper is")
-    transport = Transport(name, endpoints, cluster_keys)
-    host = Node(NodeSettings(name, folder, threads, cluster_keys.verify), transport)
+    settings = NodeSettings(name, folder, threads, cluster_keys.verify)
+    membership = Membership(settings, endpoints, cluster_keys, zookeeper, cluster)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: host.stop())
-    service = Coordinator(zookeeper, cluster, cluster_keys.zookeeper_secret, host.listen)
-    try:
-        service.start()
-        service.join(
-            Member(
-                name,
-                transport.data_endpoint,
-                transport.control_endpoint,
-                os.uname().nodename,
-                os.getpid(),
-                transport.public_key,
+        signal.signal(number, lambda *_: membership.stop())
+    membership.run()
+
+
+@node.command()
+@click.argument("node", metavar="NODE")
+@cluster_options
+@timeout_option
+def drain(node: str, name: str | None, folder: Path | None, timeout_seconds: float) -> None:
+    """Move all slices away from NODE, and place none there any more.
+
+    Jobs go on meanwhile. It returns when nothing of them is left there, so that the node can be ended.
+    """
+    with connected(name, folder) as client:
+        nodes = [member.name for member in client.members]
+        if node not in nodes:
+            raise ClusterError(
+                f"there is no node {node!r}{hint(node, nodes)} Nodes: {listed(nodes)}"
             )
-        )
-        host.run(service)
-    finally:
-        service.close()
-        transport.close()
+        if len(nodes) == 1:
+            raise ClusterError(f"{node} is the only node: there is no other to move its work to")
+        client.drain(node, timeout_seconds)
+    click.echo(f"{node} is drained")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,9 +17,6 @@ from streammine.model.errors import ClusterError
 from streammine.runtime.client import Client, KnownJob
 from streammine.runtime.standing import StandingCluster, cluster_folder
 
-MEASURED_SECONDS = 0.6
-"""Rates come from two looks so far apart; nodes report four times a second."""
-
 
 @click.command()
 @click.argument("job", type=click.IntRange(min=0), required=False)
@@ -33,13 +29,11 @@ def status(job: int | None, name: str | None, folder: Path | None, as_json: bool
         client.wait_for_members(1, cluster.check)
         jobs = client.jobs()
         shown = _wanted(job, jobs)
+        # rates are those between two heartbeats
         first = client.status(job)
-        began = time.monotonic()
-        before = {each.number: _figures(each, first, None, began) for each in shown}
-        time.sleep(MEASURED_SECONDS)
-        second = client.status(job)
-        now = time.monotonic()
-    after = {each.number: _figures(each, second, before[each.number], now) for each in shown}
+        second = client.later_status(job, first)
+    before = {each.number: _figures(each, first, None) for each in shown}
+    after = {each.number: _figures(each, second, before[each.number]) for each in shown}
     nodes = node_figures(second, node_figures(first))
     if as_json:
         click.echo(json.dumps(_tree(cluster, second, nodes, jobs, after)))
@@ -65,13 +59,11 @@ def _wanted(job: int | None, jobs: list[KnownJob]) -> list[KnownJob]:
     return found
 
 
-def _figures(
-    job: KnownJob, status: dict[str, Any], before: JobFigures | None, now: float
-) -> JobFigures:
+def _figures(job: KnownJob, status: dict[str, Any], before: JobFigures | None) -> JobFigures:
     own = status["jobs"].get(str(job.number))
     if own is None:
         own = {"slices": {}}
-    return figures(job.spec, {**status, "jobs": {str(job.number): own}}, before, now)
+    return figures(job.spec, {**status, "jobs": {str(job.number): own}}, before)
 
 
 def _nodes_table(nodes: tuple[NodeFigures, ...], manager: str | None) -> str:

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from streammine.cli.clusters import cluster_options
+from streammine.cli.clusters import cluster_options, connected
 from streammine.model.errors import ClusterError
-from streammine.runtime.client import Client
-from streammine.runtime.standing import StandingCluster, cluster_folder
 
 
 @click.command()
@@ -17,9 +15,7 @@ from streammine.runtime.standing import StandingCluster, cluster_folder
 @cluster_options
 def stop(job: int, name: str | None, folder: Path | None) -> None:
     """Stop JOB, a number that `streammine status` shows. What it has committed stays."""
-    cluster = StandingCluster(cluster_folder(name, folder))
-    with Client(cluster.address) as client:
-        client.wait_for_members(1, cluster.check)
+    with connected(name, folder) as client:
         outcome = client.stop(job, "stopped by its user")
     if outcome.status != "stopped":
         raise ClusterError(f"job {job} ended by itself: it {outcome.status}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from streammine.cli.clusters import cluster_command
 from streammine.cli.interruption import interruptible
 from streammine.runtime.cluster import require_listening
 from streammine.runtime.standing import claim_folder, cluster_folder, read_state
@@ -50,19 +51,14 @@ def up(
     with interruptible():
         start_supervisor(place, ClusterSettings(nodes, zookeeper, threads, listen))
     state = read_state(place)
-    which = _which(name, folder)
+    submit, status, down = (
+        cluster_command(each, name, folder) for each in ("submit", "status", "down")
+    )
     click.echo(
         f"the cluster is up with {nodes} {'node' if nodes == 1 else 'nodes'} after "
         f"{time.monotonic() - begin:.1f} s; ZooKeeper at {state.zookeeper}\n"
         f"files in {place}\n\n"
-        f"run a job on it    streammine submit{which} TOPOLOGY.yaml\n"
-        f"look at it         streammine status{which}\n"
-        f"end it             streammine down{which}"
+        f"run a job on it    {submit} TOPOLOGY.yaml\n"
+        f"look at it         {status}\n"
+        f"end it             {down}"
     )
-
-
-def _which(name: str | None, folder: Path | None) -> str:
-    """The options by which other commands find this cluster."""
-    if folder is not None:
-        return f" --folder {folder}"
-    return "" if name is None else f" --cluster {name}"

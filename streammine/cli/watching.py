@@ -2,39 +2,153 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from streammine.cli.display import Display
+import click
+
+from streammine.cli.display import Display, display_for
+from streammine.cli.interruption import interruptible
 from streammine.cli.summary import print_summary
+from streammine.cli.topologies import read_topology, topology_argument
 from streammine.model.errors import JobFailedError
 from streammine.model.topology import Topology
+from streammine.runtime.cluster import LocalCluster
 from streammine.runtime.jobs import JobRun
 from streammine.runtime.output import Tail
 from streammine.runtime.results import summarize
 from streammine.runtime.stores import open_store
 from streammine.runtime.submission import Submission
 
+SAVEPOINTED = "savepoint"
+"""Status of a job that was stopped by `streammine savepoint`."""
 
-def run_and_show(
-    job: JobRun, topology: Topology, display: Display, began_at: float, as_json: bool
-) -> None:
-    """Run the job to its end and print the summary. Raises JobFailedError when it failed.
 
-    `began_at`: when the command began, in seconds of the monotonic clock.
+@dataclass(frozen=True)
+class JobOptions:
+    """What `run` and `submit` are told of a job; `command` is what to type for another such."""
+
+    command: str
+    topology: Path
+    overrides: tuple[str, ...]
+    nodes: int | None
+    spark_master: str | None
+    overwrite: bool
+    resume: str | None
+    as_json: bool
+    quiet: bool
+
+    def resuming(self, run: str) -> str:
+        """The command line that goes on with a run."""
+        settings = [word for each in self.overrides for word in ("--set", each)]
+        words = [str(self.topology), *settings, "--resume", run]
+        return f"{self.command} {shlex.join(words)}"
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """TOPOLOGY and the options of commands that run it."""
+    for option in (
+        click.option("--quiet", is_flag=True, help="No progress on standard error."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="End with one line of JSON on standard output."
+        ),
+        click.option(
+            "--resume",
+            metavar="RUN",
+            help="Go on with this run (its name, folder or URL) after everything was lost.",
+        ),
+        click.option(
+            "--overwrite", is_flag=True, help="Replace output of another job in the sinks' folders."
+        ),
+        click.option(
+            "--spark-master", metavar="URL", help="Spark master for raw sources; default local[*]."
+        ),
+        click.option(
+            "--nodes",
+            type=click.IntRange(1, 1000),
+            help="Nodes that share the work; default: the topology's.",
+        ),
+    ):
+        command = option(command)
+    return topology_argument(command)
+
+
+@dataclass(frozen=True)
+class WatchedJob:
+    """A job that a person looks at."""
+
+    job: JobRun
+    topology: Topology
+    display: Display
+    options: JobOptions
+    began_at: float
+
+    def run_and_show(self) -> None:
+        """Run the job to its end and print the summary. Raises JobFailedError when it failed."""
+        submission = self.job.prepare()
+        for warning in self.topology.warnings():
+            self.display.note(f"note: {warning}")
+        self._tell_of_run()
+        outcome = self.job.run(_consoles(self.topology, submission))
+        name = self.topology.name
+        if outcome.status == SAVEPOINTED:
+            self._print_savepoint()
+            return
+        if outcome.status != "finished":
+            reason = f": {outcome.reason}" if outcome.reason else ""
+            raise JobFailedError(f"{name} {outcome.status}{reason}")
+        summary = summarize(submission, outcome, time.monotonic() - self.began_at)
+        self.display.close()
+        print_summary(summary, submission, self.options.as_json)
+
+    def _tell_of_run(self) -> None:
+        kept, cluster = self.job.kept, self.job.cluster
+        if kept is not None:
+            command = self.options.resuming(kept.name)
+            self.display.note(f"run {kept.name}; if it is interrupted: {command}")
+        if isinstance(cluster, LocalCluster):
+            self.display.note(f"to look at it or savepoint it: --folder {cluster.folder}")
+
+    def _print_savepoint(self) -> None:
+        assert self.job.kept is not None, "only a run that is kept can be savepointed"
+        run = self.job.kept.name
+        self.display.close()
+        if self.options.as_json:
+            click.echo(json.dumps({"savepoint": run}))
+        else:
+            click.echo(f"run {run} is saved; go on with it: {self.options.resuming(run)}")
+
+
+@contextmanager
+def watched_job(options: JobOptions, **settings: Any) -> Iterator[WatchedJob]:
+    """The job of a command, with its display; `settings` are more of JobRun's.
+
+    When it is left, however that is, nothing of the job is left but its output. Raises TopologyError.
     """
-    submission = job.prepare()
-    for warning in topology.warnings():
-        display.note(f"note: {warning}")
-    outcome = job.run(_consoles(topology, submission))
-    if outcome.status != "finished":
-        raise JobFailedError(
-            f"{topology.name} {outcome.status}: {outcome.reason}"
-            if outcome.reason
-            else f"{topology.name} {outcome.status}"
-        )
-    summary = summarize(submission, outcome, time.monotonic() - began_at)
-    display.close()
-    print_summary(summary, submission, as_json)
+    begin = time.monotonic()
+    topology = read_topology(options.topology, options.overrides)
+    display = display_for(topology, options.quiet)
+    with (
+        interruptible(),
+        display,
+        JobRun(
+            topology,
+            options.topology.absolute().parent,
+            nodes=options.nodes,
+            master=options.spark_master,
+            overwrite=options.overwrite,
+            resume=options.resume,
+            watcher=display,
+            **settings,
+        ) as job,
+    ):
+        yield WatchedJob(job, topology, display, options, begin)
 
 
 def _consoles(topology: Topology, submission: Submission) -> list[tuple[str, Tail]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from streammine.engine.kept import Spilled
 from streammine.model.contracts import BatchSpill
 
 
@@ -28,12 +29,12 @@ class Bag:
     """The batches of one (channel, epoch), in the order of arrival, which is the sender's order."""
 
     memory: BagMemory
-    entries: list[pa.RecordBatch | int] = field(default_factory=list)
+    entries: list[pa.RecordBatch | Spilled] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
         size = batch.nbytes
         if self.memory.used + size > self.memory.limit:
-            self.entries.append(self.memory.spill.put(batch))
+            self.entries.append(Spilled(self.memory.spill, batch))
             self.memory.spilled += size
         else:
             self.entries.append(batch)
@@ -43,8 +44,8 @@ class Bag:
         """The batches, each once; the bag is empty afterwards."""
         entries, self.entries = self.entries, []
         for entry in entries:
-            if isinstance(entry, int):
-                yield self.memory.spill.take(entry)
+            if isinstance(entry, Spilled):
+                yield entry.read()
             else:
                 self.memory.used -= entry.nbytes
                 yield entry

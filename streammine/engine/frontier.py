@@ -24,6 +24,11 @@ class Frontier:
         self._open: set[int] = set()
         self._heap: list[int] = []
 
+    def begin(self, epoch: int, due: int | None) -> None:
+        """Start behind a snapshot: every epoch below `epoch` is closed."""
+        self.complete_below = self.closed_below = epoch
+        self.due = due
+
     def touch(self, epoch: int) -> None:
         """The epoch holds data."""
         assert epoch >= self.closed_below, f"data of epoch {epoch}, which is closed"

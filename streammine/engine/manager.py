@@ -2,147 +2,202 @@
 
 Every node runs this machine; only that of the elected node acts. It declares a plan and waits until nodes
 report that they have reached it; what it knows of the job's progress comes from their reports alone,
-which are repeated with every heartbeat, so a new manager learns all of it within one.
+which are repeated with every heartbeat, so a new manager learns all of it within one. Whatever has to
+outlive it stands in the plan: moves (two replicas of a slice), nodes to be emptied, a savepoint.
 
 A job's phases, as this machine sees them::
 
-    SUBMITTED --publish plan 1 (deploy)--> DEPLOYING --all nodes deployed; publish plan 2 (run)--> RUNNING
+    SUBMITTED --publish plan 1 (deploy)--> DEPLOYING --all nodes deployed; publish plan (run)--> RUNNING
     RUNNING --every slice finished--> ENDED(finished)
-    any --a node reports failure, a placed node is gone--> ENDED(failed)
+    DEPLOYING, RUNNING --a placed node is gone, or a snapshot damaged; publish a plan to mend it--> same
+    RUNNING --a new replica has caught up; publish a plan without the old one--> RUNNING
+    RUNNING --a checkpoint is complete and a savepoint was asked for--> ENDED(savepoint)
+    any --a node reports failure--> ENDED(failed)
     any --stop is asked for--> ENDED(stopped)
+
+House rules
+-----------
+* Nothing is rebuilt before the store's checkpoints are known and every living node that hosts slices
+  has reported to this manager.
+* A node that is a member but silent for long counts as lost; generations fence it off.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from streammine.engine.placement import place
-from streammine.model.control import Heartbeat, JobReport
+from streammine.engine.managed_job import JobPhase, ManagedJob
+from streammine.engine.manager_stimuli import (
+    Collect,
+    Direct,
+    DrainAsked,
+    Elected,
+    EndJob,
+    EndSeen,
+    Find,
+    Found,
+    JobArrived,
+    ManagerEffect,
+    ManagerStimulus,
+    MoveAsked,
+    NodesChanged,
+    PlanRefused,
+    PlanSeen,
+    Published,
+    PublishPlan,
+    Reported,
+    SavepointAsked,
+    StopAsked,
+    Ticked,
+    Wish,
+    WriteCheckpoint,
+)
+from streammine.engine.placement import Node
+from streammine.model.control import Directive, Heartbeat
 from streammine.model.job import JobGraph, JobOutcome, Plan
+from streammine.model.recovery import (
+    Checkpoint,
+    CheckpointCoordinator,
+    CheckpointEffect,
+    CollectSnapshots,
+    Propose,
+    PruneTo,
+    PublishCheckpoint,
+    RecoveryLine,
+)
+from streammine.model.snapshots import RecoverySettings
 
-FIRST_GENERATION = 1
 ENDED_JOBS_KEPT = 16
 """Jobs that are over are shown by `status` until so many newer ones are."""
 
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """Whether this node is the manager now."""
-
-    leading: bool
+SILENT_SECONDS = 15.0
+MOST_REBUILT = 1000
+"""Replicas rebuilt without a complete checkpoint in between, above which a job is given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodesChanged:
-    """Live nodes in the order in which they joined."""
+@dataclass(frozen=True)
+class Policies:
+    """What the manager decides by; see `model.recovery`."""
 
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JobArrived:
-    """A job was submitted. `nodes` is how many it wants to spread over; all when it exceeds them."""
-
-    job: int
-    graph: JobGraph
-    nodes: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSeen:
-    """A plan is in force, published by this manager or one before."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A node's heartbeat."""
-
-    heartbeat: Heartbeat
-
-
-@dataclass(frozen=True, slots=True)
-class StopAsked:
-    job: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndSeen:
-    job: int
-
-
-ManagerStimulus = Elected | NodesChanged | JobArrived | PlanSeen | Reported | StopAsked | EndSeen
-
-
-@dataclass(frozen=True, slots=True)
-class PublishPlan:
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class EndJob:
-    job: int
-    outcome: JobOutcome
-
-
-ManagerEffect = PublishPlan | EndJob
-
-
-class JobPhase(StrEnum):
-    SUBMITTED = "submitted"
-    DEPLOYING = "deploying"
-    RUNNING = "running"
-    ENDED = "ended"
-
-
-@dataclass
-class ManagedJob:
-    """What the manager knows of a job."""
-
-    number: int
-    graph: JobGraph
-    nodes: int
-    phase: JobPhase = JobPhase.SUBMITTED
-    plan: Plan | None = None
-    reports: dict[str, JobReport] = field(default_factory=dict)
-
-    @property
-    def placed(self) -> set[str]:
-        """Nodes that the plan puts slices on."""
-        assert self.plan is not None
-        return {placement.node for group in self.plan.placements.values() for placement in group}
+    coordinator: Callable[[JobGraph, RecoverySettings], CheckpointCoordinator]
+    line: RecoveryLine
 
 
 class ManagerMachine:
     """`handle` is the only mutator; it returns what must happen, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
         self.leading = False
-        self.nodes: tuple[str, ...] = ()
+        self.nodes: tuple[Node, ...] = ()
         self.jobs: dict[int, ManagedJob] = {}
+        self.now_seconds = 0.0
+        self._heard: dict[Node, float] = {}
 
     def handle(self, stimulus: ManagerStimulus) -> list[ManagerEffect]:
+        effects: list[ManagerEffect] = []
         match stimulus:
             case Elected(leading):
-                self.leading = leading
+                self._elected(leading)
             case NodesChanged(nodes):
                 self.nodes = nodes
-            case JobArrived(job, graph, nodes):
-                self.jobs.setdefault(job, ManagedJob(job, graph, nodes))
+                self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
+            case JobArrived():
+                self._arrived(stimulus)
             case PlanSeen(plan):
                 self._plan_seen(plan)
+                self._stands(plan)
+            case PlanRefused(job, version):
+                self._plan_refused(job, version)
             case Reported(heartbeat):
                 self._reported(heartbeat)
+            case Ticked(now_seconds):
+                if self.now_seconds == 0.0:
+                    # whoever was heard of before the clock was known has been heard of now
+                    self._heard = dict.fromkeys(self._heard, now_seconds)
+                self.now_seconds = now_seconds
+            case Found(job, checkpoints):
+                self._found(job, checkpoints)
+            case Published(job, epoch, error):
+                self._published(job, epoch, error, effects)
             case EndSeen(job):
                 self._end_seen(job)
             case StopAsked(job, reason):
-                return self._stop(job, reason)
+                self._stop(job, reason, effects)
+            case SavepointAsked(job):
+                self._savepoint(job, effects)
+            case MoveAsked():
+                self._move(stimulus, effects)
+            case DrainAsked(node):
+                self._drain(node, effects)
+        if self.leading:
+            for managed in self.jobs.values():
+                self._next(managed, effects)
+            if isinstance(stimulus, Ticked):
+                self._repeat(effects)
+        return effects
+
+    def refusal(self, stimulus: Wish) -> str | None:
+        """Why a client's wish can't be followed, or None."""
         if not self.leading:
-            return []
-        return [effect for job in self.jobs.values() for effect in self._next(job)]
+            return "this node is not the manager now; ask again"
+        if isinstance(stimulus, DrainAsked):
+            return self._drain_refusal(stimulus.node)
+        job = self.jobs.get(stimulus.job)
+        if job is None or job.phase is not JobPhase.RUNNING or job.plan is None:
+            return f"job {stimulus.job} is not running"
+        if job.recovery.mode == "none":
+            return f"job {stimulus.job} makes no snapshots (`snapshot: none`)"
+        return self._move_refusal(job, stimulus) if isinstance(stimulus, MoveAsked) else None
+
+    def _drain_refusal(self, node: str) -> str | None:
+        if node not in {name for name, _ in self.nodes}:
+            return (
+                f"there is no node {node!r}; live are {', '.join(name for name, _ in self.nodes)}"
+            )
+        if len(self.nodes) < 2:
+            return f"{node} is the only node; start another one first"
+        return None
+
+    def _move_refusal(self, job: ManagedJob, wish: MoveAsked) -> str | None:
+        assert job.plan is not None
+        group = job.plan.placements.get(wish.slice)
+        if group is None:
+            known = ", ".join(str(each) for each in job.graph.slices)
+            return f"there is no slice {wish.slice}; the job's are {known}"
+        if wish.node not in {name for name, _ in self.nodes}:
+            return f"there is no node {wish.node!r}"
+        if len(group) > 1:
+            return f"{wish.slice} is on its way to {group[-1].node} already"
+        if group[0].node == wish.node:
+            return f"{wish.slice} is on {wish.node} already"
+        if job.origins([wish.slice]) is None:
+            return f"{wish.slice} can't be moved before the next checkpoint; ask again then"
+        return None
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def _elected(self, leading: bool) -> None:
+        if leading and not self.leading:
+            # what an earlier term has heard may be old, and its checkpoints gone
+            for job in self.jobs.values():
+                job.forget_reports()
+                job.coordinator = self.policies.coordinator(job.graph, job.recovery)
+            self._heard = dict.fromkeys(self.nodes, self.now_seconds)
+        self.leading = leading
+
+    def _arrived(self, arrived: JobArrived) -> None:
+        if arrived.job not in self.jobs:
+            coordinator = self.policies.coordinator(arrived.graph, arrived.recovery)
+            self.jobs[arrived.job] = ManagedJob(
+                arrived.job,
+                arrived.graph,
+                arrived.nodes,
+                arrived.recovery,
+                coordinator,
+                self.policies.line,
+            )
 
     def _plan_seen(self, plan: Plan) -> None:
         job = self.jobs.get(plan.job)
@@ -152,6 +207,22 @@ class ManagerMachine:
             job.plan = plan
             job.phase = JobPhase.RUNNING if plan.phase == "run" else JobPhase.DEPLOYING
 
+    def _stands(self, plan: Plan) -> None:
+        """The coordination service holds this plan."""
+        job = self.jobs.get(plan.job)
+        if job is not None and (job.standing is None or plan.version > job.standing.version):
+            job.standing = plan
+
+    def _plan_refused(self, number: int, version: int) -> None:
+        """Go back to what stands; what follows from it is decided anew."""
+        job = self.jobs.get(number)
+        if job is None or job.plan is None or job.phase is JobPhase.ENDED:
+            return
+        if version <= job.plan.version:
+            job.plan, job.phase = None, JobPhase.SUBMITTED
+            if job.standing is not None:
+                self._plan_seen(job.standing)
+
     def _end_seen(self, number: int) -> None:
         if number in self.jobs:
             self.jobs[number].phase = JobPhase.ENDED
@@ -160,76 +231,181 @@ class ManagerMachine:
             del self.jobs[old]
 
     def _reported(self, heartbeat: Heartbeat) -> None:
+        node = (heartbeat.node, heartbeat.member)
+        if node not in self.nodes:
+            # it is gone, or not known to be there yet: it will say so again
+            return
+        self._heard[node] = self.now_seconds
         for report in heartbeat.jobs:
             if report.job in self.jobs:
-                self.jobs[report.job].reports[heartbeat.node] = report
+                self.jobs[report.job].heard(node, report)
 
-    def _stop(self, number: int, reason: str) -> list[ManagerEffect]:
+    def _found(self, number: int, checkpoints: tuple[Checkpoint, ...]) -> None:
         job = self.jobs.get(number)
-        if not self.leading or job is None or job.phase is JobPhase.ENDED:
-            return []
-        return [self._end(job, "stopped", reason)]
+        if job is not None and not job.ready:
+            job.ready = True
+            job.coordinator.adopt(checkpoints)
 
-    def _next(self, job: ManagedJob) -> list[ManagerEffect]:
+    def _published(
+        self, number: int, epoch: int, error: str | None, effects: list[ManagerEffect]
+    ) -> None:
+        job = self.jobs.get(number)
+        if not self.leading or job is None or job.publishing != epoch:
+            # another term's, or the job is over
+            return
+        job.publishing = None
+        self._follow(job, job.coordinator.published(epoch, error), effects)
+        if error is None and job.plan is not None and job.plan.savepoint:
+            effects.append(self._end(job, "savepoint", None))
+
+    @property
+    def live(self) -> tuple[Node, ...]:
+        """Members that have been heard of lately."""
+        silent_before = self.now_seconds - SILENT_SECONDS
+        return tuple(node for node in self.nodes if self._heard.get(node, 0.0) >= silent_before)
+
+    # --- what is asked for ----------------------------------------------------------------------
+
+    def _stop(self, number: int, reason: str, effects: list[ManagerEffect]) -> None:
+        job = self.jobs.get(number)
+        if self.leading and job is not None and job.phase is not JobPhase.ENDED:
+            effects.append(self._end(job, "stopped", reason))
+
+    def _savepoint(self, number: int, effects: list[ManagerEffect]) -> None:
+        if self.refusal(SavepointAsked(number)) is None:
+            job = self.jobs[number]
+            self._publish(job, job.next_plan(savepoint=True), effects)
+
+    def _move(self, wish: MoveAsked, effects: list[ManagerEffect]) -> None:
+        if self.refusal(wish) is None:
+            job = self.jobs[wish.job]
+            target = [node for node in self.nodes if node[0] == wish.node]
+            self._publish(job, job.moved_plan([wish.slice], target, wish.live), effects)
+
+    def _drain(self, node: str, effects: list[ManagerEffect]) -> None:
+        if self.refusal(DrainAsked(node)) is not None:
+            return
+        for job in self.jobs.values():
+            if job.plan is not None and job.phase is JobPhase.RUNNING:
+                draining = (*job.plan.draining, node)
+                self._publish(job, job.next_plan(draining=draining), effects)
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def _next(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
         if job.phase is JobPhase.ENDED:
-            return []
+            return
+        if not job.ready:
+            if job.recovery.mode == "none":
+                job.ready = True
+            elif not job.asked:
+                job.asked = True
+                effects.append(Find(job.number))
         if job.phase is JobPhase.SUBMITTED:
-            return self._deploy(job)
+            if self.nodes:
+                self._publish(job, job.first_plan(self.nodes), effects)
+            return
         failed = [report.failed for _, report in sorted(job.reports.items()) if report.failed]
         if failed:
-            return [self._end(job, "failed", failed[0])]
-        lost = sorted(job.placed - set(self.nodes))
-        if lost and self.nodes:
-            return [
+            effects.append(self._end(job, "failed", failed[0]))
+            return
+        if self._make_up(job, effects):
+            return
+        if job.phase is JobPhase.DEPLOYING:
+            if job.all_deployed():
+                self._publish(job, job.next_plan(phase="run"), effects)
+            return
+        if job.all_finished():
+            effects.append(self._end(job, "finished", None))
+            return
+        self._move_on(job, effects)
+        self._checkpoint(job, effects)
+
+    def _make_up(self, job: ManagedJob, effects: list[ManagerEffect]) -> bool:
+        """Rebuild what is lost. True where something is, whether it can be rebuilt now or not."""
+        assert job.plan is not None
+        live = self.live
+        if job.placed <= set(live) and not job.damaged:
+            return False
+        if not live or not job.ready or job.unreported(live):
+            return not job.placed <= set(live)
+        plan = job.rebuilt_plan(live)
+        if plan is None:
+            return False
+        if job.rebuilt > MOST_REBUILT:
+            effects.append(
                 self._end(
                     job,
                     "failed",
-                    f"node {', '.join(lost)} is gone while it hosted slices of the job",
+                    f"{job.rebuilt} replicas were rebuilt without a complete checkpoint in between; "
+                    "nodes die faster than the job can recover",
                 )
-            ]
-        if job.phase is JobPhase.DEPLOYING and self._all_deployed(job):
-            assert job.plan is not None
-            return [
-                self._publish(job, replace(job.plan, version=job.plan.version + 1, phase="run"))
-            ]
-        if job.phase is JobPhase.RUNNING and self._all_finished(job):
-            return [self._end(job, "finished", None)]
-        return []
+            )
+            return True
+        self._publish(job, plan, effects)
+        return True
 
-    def _deploy(self, job: ManagedJob) -> list[ManagerEffect]:
-        if not self.nodes:
-            return []
-        placements = place(job.graph, self.nodes[: job.nodes], FIRST_GENERATION)
-        return [self._publish(job, Plan(job.number, 1, "deploy", placements))]
-
-    def _publish(self, job: ManagedJob, plan: Plan) -> PublishPlan:
-        self._plan_seen(plan)
-        return PublishPlan(plan)
-
-    def _all_deployed(self, job: ManagedJob) -> bool:
+    def _move_on(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
+        """Go on with moves and drains that stand in the plan."""
         assert job.plan is not None
-        version = job.plan.version
-        return all(
-            (report := job.reports.get(node)) is not None
-            and report.deployed
-            and report.plan_version == version
-            for node in job.placed
-        )
+        arrived = job.arrived_plan()
+        if arrived is not None:
+            self._publish(job, arrived, effects)
+            return
+        if not job.plan.draining:
+            return
+        usable = [node for node in self.live if node[0] not in job.plan.draining]
+        there = [
+            slice_id
+            for slice_id, group in job.plan.placements.items()
+            if len(group) == 1 and group[0].node in job.plan.draining
+        ]
+        if there and usable and job.origins(there) is not None:
+            live = job.recovery.mode != "none"
+            self._publish(job, job.moved_plan(there, usable, live), effects)
 
-    def _all_finished(self, job: ManagedJob) -> bool:
-        finished = {
-            report.slice
-            for node_report in job.reports.values()
-            for report in node_report.slices
-            if report.finished
-        }
-        return all(str(slice_id) in finished for slice_id in job.graph.slices)
+    def _checkpoint(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
+        if job.ready and job.recovery.mode != "none":
+            observed = job.coordinator.observe(self.now_seconds, job.standings())
+            self._follow(job, observed, effects)
+
+    def _follow(
+        self, job: ManagedJob, wishes: list[CheckpointEffect], effects: list[ManagerEffect]
+    ) -> None:
+        for wish in wishes:
+            match wish:
+                case Propose():
+                    # the directive below says it
+                    continue
+                case PruneTo(retain_after):
+                    retain_after = min(retain_after, job.lowest_origin())
+                    job.retain_after = max(job.retain_after, retain_after)
+                case PublishCheckpoint(checkpoint):
+                    job.publishing = checkpoint.epoch
+                    effects.append(WriteCheckpoint(job.number, checkpoint))
+                case CollectSnapshots(keep):
+                    job.rebuilt = 0
+                    effects.append(Collect(job.number, keep))
+        coordinator = job.coordinator
+        directive = Directive(
+            job.number, coordinator.proposed, coordinator.making, job.retain_after
+        )
+        if directive != job.directive:
+            job.directive = directive
+            effects.append(Direct(directive))
+
+    def _repeat(self, effects: list[ManagerEffect]) -> None:
+        for job in self.jobs.values():
+            if job.directive is not None and job.phase is JobPhase.RUNNING:
+                effects.append(Direct(job.directive))
+
+    def _publish(self, job: ManagedJob, plan: Plan, effects: list[ManagerEffect]) -> None:
+        self._plan_seen(plan)
+        effects.append(PublishPlan(plan))
 
     def _end(self, job: ManagedJob, status: str, reason: str | None) -> EndJob:
         job.phase = JobPhase.ENDED
-        counters = {
-            report.slice: dict(report.counters)
-            for node_report in job.reports.values()
-            for report in node_report.slices
-        }
+        job.publishing = None
+        told = job.in_charge() if job.plan is not None else ()
+        counters = {str(slice_id): dict(report.counters) for slice_id, _, report in told}
         return EndJob(job.number, JobOutcome(status, reason, counters))

@@ -3,89 +3,93 @@
 It holds no socket and no thread: the shell (real or simulated) feeds it what happened and performs what it
 asks for, in order. Whatever passes between two slices of one node is passed on by reference inside one
 `handle` call; whatever leaves the node is an effect.
+
+House rules
+-----------
+* A replica is named by slice and generation. What comes of one that is no longer here is dropped.
+* The plan in force says which generations live at the other end of a channel; slices are told when that
+  changes, and a message from any other generation finds no link.
+* A node that the plan names under another membership is another node: this one starts nothing for it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 
-from streammine.engine import manager, stimuli
-from streammine.engine.channel import Outgoing
-from streammine.engine.manager import ManagerMachine
+from streammine.engine import manager_stimuli as manager
+from streammine.engine import stimuli
+from streammine.engine.hosted_job import HostedJob, slice_report
+from streammine.engine.manager import ManagerMachine, Policies
 from streammine.engine.node_stimuli import (
+    CheckpointPublished,
+    CheckpointsFound,
+    CollectSnapshots,
     ControlReceived,
     DeclareEnd,
     DeclarePlan,
     Deploy,
     Deployed,
+    FindCheckpoints,
     FrameReceived,
     HeartbeatDue,
     JobBroken,
     JobEndSeen,
     JobSeen,
     MembersSeen,
+    MoveToDisk,
+    NewReplica,
     NodeEffect,
     NodeStimulus,
     Perform,
+    PlanRefused,
     PlanSeen,
+    PublishCheckpoint,
     SliceWoken,
+    SnapshotWritten,
     SourcesStart,
     TransmitControl,
     TransmitFrame,
     Undeploy,
     WakeSlice,
+    Withdraw,
     WorkFinished,
+    WriteSnapshot,
 )
-from streammine.engine.slice import Phase, SliceMachine
+from streammine.engine.output_channel import Outgoing
+from streammine.engine.slice import SliceMachine
+from streammine.engine.slice_settings import Phase
 from streammine.model import control
+from streammine.model.errors import OutputError
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
-from streammine.model.job import Channel, JobGraph, Plan
-
-
-@dataclass
-class HostedJob:
-    """A job as this node sees it."""
-
-    number: int
-    graph: JobGraph
-    plan: Plan | None = None
-    deploying: int | None = None
-    deployed: int = 0
-    started: bool = False
-    failed: str | None = None
-    slices: dict[SliceId, SliceMachine] = field(default_factory=dict)
-    counters: dict[SliceId, dict[str, float]] = field(default_factory=dict)
-    channels: tuple[Channel, ...] = ()
-
-    def node_of(self, slice_id: SliceId) -> str:
-        assert self.plan is not None
-        return self.plan.placements[slice_id][0].node
+from streammine.model.job import Placement, Plan
 
 
 class NodeMachine:
     """One node's protocol. `handle` is the only mutator."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, policies: Policies) -> None:
         self.name = name
+        self.member: int | None = None
         self.manager_name: str | None = None
-        self.manager = ManagerMachine()
+        self.manager = ManagerMachine(policies)
         self.jobs: dict[int, HostedJob] = {}
         self.heartbeats: dict[str, control.Heartbeat] = {}
+        self._nodes: tuple[str, ...] = ()
         self._load: dict[str, float] = {}
         self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
 
     def handle(self, stimulus: NodeStimulus) -> list[NodeEffect]:
         effects: list[NodeEffect] = []
         match stimulus:
-            case MembersSeen(nodes):
-                self._members(nodes, effects)
-            case JobSeen(job, graph, nodes):
-                self.jobs.setdefault(job, HostedJob(job, graph, channels=graph.channels))
-                self._manage(manager.JobArrived(job, graph, nodes), effects)
+            case MembersSeen():
+                self._members(stimulus, effects)
+            case JobSeen():
+                self._job_seen(stimulus, effects)
             case PlanSeen(plan):
                 self._plan(plan, effects)
+            case PlanRefused(job, version):
+                self._manage(manager.PlanRefused(job, version), effects)
             case JobEndSeen(job):
                 self._manage(manager.EndSeen(job), effects)
                 if self.jobs.pop(job, None) is not None:
@@ -98,11 +102,17 @@ class NodeMachine:
                 self._control(sender, message, effects)
             case WorkFinished():
                 self._work_finished(stimulus, effects)
+            case SnapshotWritten():
+                self._snapshot_written(stimulus)
+            case CheckpointPublished(job, epoch, error):
+                self._manage(manager.Published(job, epoch, error), effects)
+            case CheckpointsFound(job, checkpoints):
+                self._manage(manager.Found(job, checkpoints), effects)
             case JobBroken(job, failure):
                 if job in self.jobs:
                     self._fail(self.jobs[job], failure, effects)
-            case SliceWoken(job, slice_id):
-                self._local.append((job, slice_id, stimuli.Woken()))
+            case SliceWoken(job, slice_id, generation):
+                self._to_replica(job, slice_id, generation, stimuli.Woken())
             case HeartbeatDue():
                 self._heartbeat_due(stimulus, effects)
         self._drain(effects)
@@ -110,13 +120,28 @@ class NodeMachine:
 
     # --- membership and management --------------------------------------------------------------
 
-    def _members(self, nodes: tuple[str, ...], effects: list[NodeEffect]) -> None:
-        changed = (nodes[0] if nodes else None) != self.manager_name
-        self.manager_name = nodes[0] if nodes else None
-        self._manage(manager.Elected(self.manager_name == self.name), effects)
-        self._manage(manager.NodesChanged(nodes), effects)
+    def _members(self, stimulus: MembersSeen, effects: list[NodeEffect]) -> None:
+        self._nodes = tuple(name for name, _ in stimulus.nodes)
+        self.member = stimulus.own
+        first = self._nodes[0] if self._nodes else None
+        changed = first != self.manager_name
+        self.manager_name = first
+        leading = stimulus.own is not None and stimulus.nodes[0] == (self.name, stimulus.own)
+        self._manage(manager.Elected(leading), effects)
+        self._manage(manager.NodesChanged(stimulus.nodes), effects)
+        for job in self.jobs.values():
+            # which of the plan's places are this node's may have become known only now
+            if job.plan is not None:
+                self._reconcile(job, effects)
         if changed:
             self._report(effects)
+
+    def _job_seen(self, seen: JobSeen, effects: list[NodeEffect]) -> None:
+        if seen.job not in self.jobs:
+            self.jobs[seen.job] = HostedJob(
+                seen.job, seen.graph, seen.recovery, seen.graph.channels
+            )
+        self._manage(manager.JobArrived(seen.job, seen.graph, seen.nodes, seen.recovery), effects)
 
     def _manage(self, stimulus: manager.ManagerStimulus, effects: list[NodeEffect]) -> None:
         for effect in self.manager.handle(stimulus):
@@ -125,13 +150,25 @@ class NodeMachine:
                     effects.append(DeclarePlan(plan))
                 case manager.EndJob(job, outcome):
                     effects.append(DeclareEnd(job, outcome))
+                case manager.Direct(directive):
+                    for node in self._nodes:
+                        self._tell(node, directive, effects)
+                case manager.WriteCheckpoint(job, checkpoint):
+                    effects.append(PublishCheckpoint(job, checkpoint))
+                case manager.Collect(job, keep):
+                    effects.append(CollectSnapshots(job, keep))
+                case manager.Find(job):
+                    effects.append(FindCheckpoints(job))
 
     def _report(self, effects: list[NodeEffect]) -> None:
         """Tell the manager where this node is."""
-        if self.manager_name is None:
+        if self.manager_name is None or self.member is None:
             return
         heartbeat = control.Heartbeat(
-            self.name, self._load, tuple(self._job_report(job) for job in self.jobs.values())
+            self.name,
+            self.member,
+            self._load,
+            tuple(self._job_report(job) for job in self.jobs.values()),
         )
         if self.manager_name == self.name:
             self._heard(heartbeat, effects)
@@ -149,21 +186,16 @@ class NodeMachine:
             job.deployed > 0,
             job.failed,
             tuple(
-                control.SliceReport(
-                    str(slice_id),
-                    _generation(machine),
-                    machine.phase.value,
-                    machine.processed_below,
-                    machine.phase is Phase.FINISHED,
-                    job.counters.get(slice_id, {}),
-                )
+                slice_report(machine, job.counters.get(slice_id, {}))
                 for slice_id, machine in job.slices.items()
             ),
+            tuple(job.damaged.values()),
         )
 
     def _heartbeat_due(self, stimulus: HeartbeatDue, effects: list[NodeEffect]) -> None:
         self._load = stimulus.load
         self._take_counters(stimulus.counters)
+        self._manage(manager.Ticked(stimulus.now_seconds), effects)
         for job in self.jobs.values():
             for slice_id in job.slices:
                 self._local.append((job.number, slice_id, stimuli.Beat()))
@@ -181,8 +213,48 @@ class NodeMachine:
         job = self.jobs.get(plan.job)
         if job is None or (job.plan is not None and plan.version <= job.plan.version):
             return
-        job.plan = plan
+        job.follow(plan)
+        self._withdraw(job, effects)
+        for slice_id in job.slices:
+            self._rewire(job, slice_id)
         self._reconcile(job, effects)
+
+    def _mine(self, job: HostedJob, slice_id: SliceId) -> Placement | None:
+        """The replica of a slice that the plan puts here."""
+        for each in job.placed(slice_id):
+            if each.node == self.name and each.member == self.member:
+                return each
+        return None
+
+    def _withdraw(self, job: HostedJob, effects: list[NodeEffect]) -> None:
+        """Replicas that the plan no longer lists here are gone."""
+        for slice_id, machine in list(job.slices.items()):
+            mine = self._mine(job, slice_id)
+            if mine is None or mine.generation != machine.generation:
+                del job.slices[slice_id]
+                job.counters.pop(slice_id, None)
+                job.wired.pop(slice_id, None)
+                effects.append(Withdraw(job.number, slice_id, machine.generation))
+        job.damaged = {
+            (slice_id, generation): each
+            for (slice_id, generation), each in job.damaged.items()
+            if (slice_id, generation) in job.nodes
+        }
+
+    def _rewire(self, job: HostedJob, slice_id: SliceId) -> None:
+        """Tell a slice which generations live at the other ends, where that has changed."""
+        wiring = job.wiring(slice_id)
+        known = job.wired.get(slice_id, {})
+        changed = {number: ends for number, ends in wiring.items() if known.get(number) != ends}
+        if not changed:
+            return
+        job.wired[slice_id] = wiring
+        inputs = {channel.number for channel in job.graph.inputs[slice_id]}
+        rewired = stimuli.Rewired(
+            {number: ends for number, ends in changed.items() if number in inputs},
+            {number: ends for number, ends in changed.items() if number not in inputs},
+        )
+        self._local.append((job.number, slice_id, rewired))
 
     def _reconcile(self, job: HostedJob, effects: list[NodeEffect]) -> None:
         plan = job.plan
@@ -190,21 +262,24 @@ class NodeMachine:
         if job.deploying is not None or job.failed is not None:
             return
         wanted = tuple(
-            (slice_id, placement.generation)
-            for slice_id, group in plan.placements.items()
-            for placement in group
-            if placement.node == self.name and slice_id not in job.slices
+            NewReplica(slice_id, mine.generation, mine.restore, job.links(slice_id, mine))
+            for slice_id in plan.placements
+            if (mine := self._mine(job, slice_id)) is not None
+            and slice_id not in job.slices
+            and (slice_id, mine.generation) not in job.damaged
         )
         if wanted:
             job.deploying = plan.version
             effects.append(Deploy(job.number, plan.version, wanted))
             return
         job.deployed = plan.version
-        if plan.phase == "run" and not job.started:
-            job.started = True
-            effects.append(SourcesStart(job.number))
-            for slice_id in job.slices:
-                self._local.append((job.number, slice_id, stimuli.Start()))
+        if plan.phase == "run":
+            if not job.started:
+                job.started = True
+                effects.append(SourcesStart(job.number))
+            for slice_id, machine in job.slices.items():
+                if machine.phase is Phase.DEPLOYED:
+                    self._local.append((job.number, slice_id, stimuli.Start()))
         self._report(effects)
 
     def _deployed(self, stimulus: Deployed, effects: list[NodeEffect]) -> None:
@@ -216,8 +291,17 @@ class NodeMachine:
         if stimulus.failure is not None:
             self._fail(job, stimulus.failure, effects)
             return
+        for damaged in stimulus.damaged:
+            job.damaged[SliceId.parse(damaged.slice), damaged.generation] = damaged
         for machine in stimulus.slices:
             job.slices[machine.slice_id] = machine
+        # the plan may have moved on meanwhile
+        self._withdraw(job, effects)
+        for machine in stimulus.slices:
+            if machine.slice_id in job.slices:
+                self._local.append((job.number, machine.slice_id, job.directed))
+                self._rewire(job, machine.slice_id)
+        self._drain(effects)
         self._reconcile(job, effects)
 
     def _fail(self, job: HostedJob, failure: str, effects: list[NodeEffect]) -> None:
@@ -238,18 +322,49 @@ class NodeMachine:
         self, sender: str, message: control.ControlMessage, effects: list[NodeEffect]
     ) -> None:
         match message:
-            case control.Credit(job, channel, generation, frontier):
-                self._at_source(job, channel, stimuli.CreditArrived(channel, generation, frontier))
-            case control.ResendRequest(job, channel, generation, sequence):
-                self._at_source(job, channel, stimuli.ResendAsked(channel, generation, sequence))
-            case control.Announce(job, channel, generation, next_sequence):
-                self._at_target(job, channel, stimuli.Announced(channel, generation, next_sequence))
+            case control.Credit(job, channel, sender_, receiver, frontier):
+                credited = stimuli.CreditArrived(channel, sender_, receiver, frontier)
+                self._at_source(job, channel, credited)
+            case control.Subscribe(job, channel):
+                subscribed = stimuli.Subscribed(
+                    channel, message.sender, message.receiver, message.from_epoch, message.frontier
+                )
+                self._at_source(job, channel, subscribed)
+            case control.ResendRequest(job, channel):
+                asked = stimuli.ResendAsked(
+                    channel, message.sender, message.receiver, message.sequence
+                )
+                self._at_source(job, channel, asked)
+            case control.Announce(job, channel):
+                announced = stimuli.Announced(
+                    channel, message.sender, message.receiver, message.next_sequence
+                )
+                self._at_target(job, channel, announced)
+            case control.Directive() if sender == self.manager_name:
+                self._directive(message)
             case control.Heartbeat(node) if node == sender:
                 self._heard(message, effects)
             case control.StopRequest(job, reason):
                 self._manage(manager.StopAsked(job, reason), effects)
+            case control.SavepointRequest() | control.MoveRequest() | control.DrainRequest():
+                self._manage(manager.wish_of(message), effects)
             case _:
                 return
+
+    def refusal(self, message: manager.WishMessage) -> str | None:
+        """Why a client's wish can't be followed, or None."""
+        return self.manager.refusal(manager.wish_of(message))
+
+    def _directive(self, message: control.Directive) -> None:
+        job = self.jobs.get(message.job)
+        if job is None:
+            return
+        directed = stimuli.Directed(message.proposed, message.making, message.retain_after)
+        if directed == job.directed:
+            return
+        job.directed = directed
+        for slice_id in job.slices:
+            self._local.append((job.number, slice_id, directed))
 
     def _at_source(self, number: int, channel: int, stimulus: stimuli.Stimulus) -> None:
         job = self.jobs.get(number)
@@ -261,9 +376,16 @@ class NodeMachine:
         if job is not None and 0 <= channel < len(job.channels):
             self._local.append((number, job.channels[channel].target, stimulus))
 
+    def _to_replica(
+        self, number: int, slice_id: SliceId, generation: int, stimulus: stimuli.Stimulus
+    ) -> None:
+        job = self.jobs.get(number)
+        if job is not None and job.replica(slice_id, generation) is not None:
+            self._local.append((number, slice_id, stimulus))
+
     def _work_finished(self, done: WorkFinished, effects: list[NodeEffect]) -> None:
         job = self.jobs.get(done.job)
-        if job is None or done.slice not in job.slices:
+        if job is None or job.replica(done.slice, done.generation) is None:
             return
         if done.failure is not None:
             self._fail(job, done.failure, effects)
@@ -271,6 +393,9 @@ class NodeMachine:
         assert done.result is not None
         job.counters[done.slice] = done.counters
         self._local.append((done.job, done.slice, stimuli.WorkDone(done.result)))
+
+    def _snapshot_written(self, done: SnapshotWritten) -> None:
+        self._to_replica(done.job, done.slice, done.generation, stimuli.SnapshotDone(done.record))
 
     # --- slices ---------------------------------------------------------------------------------
 
@@ -284,45 +409,71 @@ class NodeMachine:
                 continue
             try:
                 for effect in machine.handle(stimulus):
-                    self._slice_effect(job, slice_id, effect, effects)
+                    self._slice_effect(job, machine, effect, effects)
+            except OutputError as error:
+                self._fail(job, str(error), effects)
             except Exception as error:
                 # its state is lost, so the job can't go on; other jobs of the node can
                 failure = f"slice {slice_id}: {error!r} after\n{machine.story()}"
                 self._fail(job, failure, effects)
 
     def _slice_effect(
-        self, job: HostedJob, slice_id: SliceId, effect: stimuli.Effect, effects: list[NodeEffect]
+        self,
+        job: HostedJob,
+        machine: SliceMachine,
+        effect: stimuli.Effect,
+        effects: list[NodeEffect],
     ) -> None:
+        number, slice_id, generation = job.number, machine.slice_id, machine.generation
         match effect:
             case stimuli.Run(work):
-                effects.append(Perform(job.number, slice_id, work))
+                effects.append(Perform(number, slice_id, generation, work))
             case stimuli.SendFrame(frame):
                 self._send(job, frame, effects)
-            case stimuli.GrantCredit(channel, generation, frontier):
-                node = job.node_of(job.channels[channel].source)
-                credit = control.Credit(job.number, channel, generation, frontier)
-                self._tell(node, credit, effects)
-            case stimuli.AskResend(channel, generation, sequence):
-                node = job.node_of(job.channels[channel].source)
-                request = control.ResendRequest(job.number, channel, generation, sequence)
-                self._tell(node, request, effects)
-            case stimuli.Announce(channel, generation, next_sequence):
-                node = job.node_of(job.channels[channel].target)
-                announce = control.Announce(job.number, channel, generation, next_sequence)
-                self._tell(node, announce, effects)
+            case stimuli.GrantCredit(channel, sender, receiver, frontier):
+                credit = control.Credit(number, channel, sender, receiver, frontier)
+                self._tell_source(job, channel, sender, credit, effects)
+            case stimuli.AskSubscription(channel, sender, receiver, from_epoch, frontier):
+                wish = control.Subscribe(number, channel, sender, receiver, from_epoch, frontier)
+                self._tell_source(job, channel, sender, wish, effects)
+            case stimuli.AskResend(channel, sender, receiver, sequence):
+                request = control.ResendRequest(number, channel, sender, receiver, sequence)
+                self._tell_source(job, channel, sender, request, effects)
+            case stimuli.Announce(channel, sender, receiver, next_sequence):
+                announce = control.Announce(number, channel, sender, receiver, next_sequence)
+                node = job.nodes.get((job.channels[channel].target, receiver))
+                if node is not None:
+                    self._tell(node, announce, effects)
             case stimuli.WakeAfter(seconds):
-                effects.append(WakeSlice(job.number, slice_id, seconds))
-            case stimuli.SliceFinished():
+                effects.append(WakeSlice(number, slice_id, generation, seconds))
+            case stimuli.WriteSnapshot(frozen, previous):
+                effects.append(WriteSnapshot(number, slice_id, generation, frozen, previous))
+            case stimuli.ToDisk(bodies):
+                effects.append(MoveToDisk(number, slice_id, generation, bodies))
+            case stimuli.SliceFinished() | stimuli.Progressed():
                 self._report(effects)
 
     def _send(self, job: HostedJob, frame: Outgoing, effects: list[NodeEffect]) -> None:
-        target = job.channels[frame.header.channel].target
-        node = job.node_of(target)
-        if node != self.name:
+        header = frame.header
+        target = job.channels[header.channel].target
+        node = job.nodes.get((target, header.receiver))
+        if node == self.name:
+            arrived = stimuli.FrameArrived(header, frame.body, frame.nbytes)
+            self._local.append((job.number, target, arrived))
+        elif node is not None:
             effects.append(TransmitFrame(node, frame))
-            return
-        arrived = stimuli.FrameArrived(frame.header, frame.body, frame.nbytes)
-        self._local.append((job.number, target, arrived))
+
+    def _tell_source(
+        self,
+        job: HostedJob,
+        channel: int,
+        sender: int,
+        message: control.ControlMessage,
+        effects: list[NodeEffect],
+    ) -> None:
+        node = job.nodes.get((job.channels[channel].source, sender))
+        if node is not None:
+            self._tell(node, message, effects)
 
     def _tell(self, node: str, message: control.ControlMessage, effects: list[NodeEffect]) -> None:
         if node == self.name:
@@ -347,25 +498,16 @@ class NodeMachine:
 
     def _job_status(self, number: int) -> dict[str, object]:
         managed = self.manager.jobs[number]
+        told = managed.in_charge() if managed.plan is not None else ()
         return {
             "phase": managed.phase.value,
             "slices": {
-                report.slice: {
-                    "node": name,
+                str(slice_id): {
+                    "node": placement.node,
                     "phase": report.phase,
                     "frontier": report.frontier,
                     "counters": dict(report.counters),
                 }
-                for name, job_report in sorted(managed.reports.items())
-                for report in job_report.slices
+                for slice_id, placement, report in told
             },
         }
-
-
-def _generation(machine: SliceMachine) -> int:
-    """All channels of a replica carry its generation."""
-    for output in machine.outputs.values():
-        return output.generation
-    for channel in machine.inputs.values():
-        return channel.generation
-    raise AssertionError(f"slice {machine.slice_id} has no channel")

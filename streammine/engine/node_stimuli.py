@@ -8,21 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from streammine.engine import stimuli
-from streammine.engine.channel import Outgoing
+from streammine.engine.kept import Kept
+from streammine.engine.output_channel import Outgoing
 from streammine.engine.slice import SliceMachine
 from streammine.model import control
+from streammine.model.contracts import FrozenSlice
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, JobOutcome, Plan
+from streammine.model.recovery import Checkpoint
+from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
 
 # --- stimuli ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class MembersSeen:
-    """Live nodes in the order in which they joined; the first is the manager."""
+    """Live nodes, each with its sequence number among all that joined, in that order; the first is the
+    manager. `own` is this node's number, None while it is not among them: a node of its name may be
+    one that was there before it."""
 
-    nodes: tuple[str, ...]
+    nodes: tuple[tuple[str, int], ...]
+    own: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,20 @@ class JobSeen:
     job: int
     graph: JobGraph
     nodes: int
+    recovery: RecoverySettings = field(default_factory=RecoverySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSeen:
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRefused:
+    """A plan that a `DeclarePlan` named does not stand and never will."""
+
+    job: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +62,16 @@ class JobEndSeen:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """The shell has built the slices that a `Deploy` named, or could not."""
+    """The shell has built the slices that a `Deploy` named, or could not.
+
+    `damaged`: those whose snapshots can't be read; the others are built all the same.
+    """
 
     job: int
     version: int
     slices: tuple[SliceMachine, ...] = ()
     failure: str | None = None
+    damaged: tuple[control.DamagedSnapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +93,38 @@ class WorkFinished:
 
     job: int
     slice: SliceId
+    generation: int
     result: stimuli.WorkResult | None
     failure: str | None = None
     counters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWritten:
+    """What came of a `WriteSnapshot`: the durable snapshot's record, or an error."""
+
+    job: int
+    slice: SliceId
+    generation: int
+    record: SnapshotRecord | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPublished:
+    """What came of a `PublishCheckpoint`."""
+
+    job: int
+    epoch: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsFound:
+    """The complete checkpoints that the job's store holds, oldest first; two at most."""
+
+    job: int
+    checkpoints: tuple[Checkpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +139,15 @@ class JobBroken:
 class SliceWoken:
     job: int
     slice: SliceId
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """Time for a heartbeat. `load` is the node's; `counters` are its slices'."""
+    """Time for a heartbeat. `now_seconds` is a clock that never goes back; `load` is the node's and
+    `counters` are its slices'."""
 
+    now_seconds: float
     load: dict[str, float]
     counters: dict[tuple[int, SliceId], dict[str, float]]
 
@@ -104,11 +156,15 @@ NodeStimulus = (
     MembersSeen
     | JobSeen
     | PlanSeen
+    | PlanRefused
     | JobEndSeen
     | Deployed
     | FrameReceived
     | ControlReceived
     | WorkFinished
+    | SnapshotWritten
+    | CheckpointPublished
+    | CheckpointsFound
     | JobBroken
     | SliceWoken
     | HeartbeatDue
@@ -118,12 +174,35 @@ NodeStimulus = (
 
 
 @dataclass(frozen=True, slots=True)
+class NewReplica:
+    """A replica to build: its generation and what it is restored from.
+
+    `links`: by channel, generations at its other end whose links stand without being asked for, because
+    both ends begin the job together.
+    """
+
+    slice: SliceId
+    generation: int
+    restore: Restore | None = None
+    links: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Deploy:
-    """Build these slices of the job (generation by slice) and prepare their operators."""
+    """Build these replicas of the job and prepare their operators."""
 
     job: int
     version: int
-    slices: tuple[tuple[SliceId, int], ...]
+    replicas: tuple[NewReplica, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Forget one replica: close its reader, drop its state."""
+
+    job: int
+    slice: SliceId
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +216,7 @@ class Undeploy:
 class Perform:
     job: int
     slice: SliceId
+    generation: int
     work: tuple[stimuli.Work, ...]
 
 
@@ -156,7 +236,52 @@ class TransmitControl:
 class WakeSlice:
     job: int
     slice: SliceId
+    generation: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSnapshot:
+    """Write a replica's frozen state to the job's store, on a thread of its own."""
+
+    job: int
+    slice: SliceId
+    generation: int
+    frozen: FrozenSlice
+    previous: SnapshotRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveToDisk:
+    """Move bodies that a replica keeps to its spill, on a thread of its own."""
+
+    job: int
+    slice: SliceId
+    generation: int
+    bodies: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishCheckpoint:
+    """Write a complete checkpoint's manifest to the job's store."""
+
+    job: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CollectSnapshots:
+    """Remove from the job's store what these checkpoints don't need."""
+
+    job: int
+    keep: tuple[Checkpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindCheckpoints:
+    """Look for the newest complete checkpoints in the job's store."""
+
+    job: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +304,14 @@ class SourcesStart:
 
 NodeEffect = (
     Deploy
+    | Withdraw
     | Undeploy
     | Perform
+    | WriteSnapshot
+    | MoveToDisk
+    | PublishCheckpoint
+    | CollectSnapshots
+    | FindCheckpoints
     | TransmitFrame
     | TransmitControl
     | WakeSlice

@@ -27,8 +27,7 @@ class LogicalNode:
 
     `slices` None takes the default. `discipline` and `combine` are the user's wishes. `may_die`: rows can
     turn out unusable here (sources, user code that sends bad events to the dead letters). `every_key`: the
-    end of an epoch concerns all keys. `merged_by`: the column by which a source interleaves its files where
-    its rows' positions do not say so.
+    end of an epoch concerns all keys.
     """
 
     name: str
@@ -43,7 +42,6 @@ class LogicalNode:
     ordered: bool = False
     may_die: bool = False
     every_key: bool = False
-    merged_by: str | None = None
 
 
 DEFAULT_SLICES = 2
@@ -66,7 +64,6 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         vertex = _vertex(node, [vertices[host] for host, _ in hosts])
         vertices[node.name] = vertex
         for port, (host, stages) in enumerate(hosts):
-            _check_merged(node, vertex, by_name[host])
             edges.append(_edge(node, vertex, host, stages, port))
         if node.kind == "sink":
             vertices |= _committer(node.name)
@@ -136,21 +133,6 @@ def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
             "of an epoch's events gives the same result"
         )
     return Discipline.STRICT, "not commutative: the order of events may change its result"
-
-
-def _check_merged(node: LogicalNode, vertex: Vertex, host: LogicalNode) -> None:
-    """Strict order is by file and row where epochs are counted, and a merged source's is not."""
-    if host.merged_by is None or vertex.discipline is not Discipline.STRICT:
-        return
-    kind, less = (
-        ("sink", "no `ordered`") if node.kind == "sink" else ("operator", "no strict order")
-    )
-    raise TopologyError(
-        f"{kind} {node.name!r} takes its rows in strict order, and with epochs by count that is the order "
-        f"of files and rows, not the one in which source {host.name!r} merges its files by column "
-        f"{host.merged_by!r}; use an epoch by time on that column (epoch: {{time: 60s, column: "
-        f"{host.merged_by}}}), {less}, or no merge_by"
-    )
 
 
 def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...], port: int) -> Edge:

@@ -2,12 +2,15 @@
 
 Runs on worker threads, one call at a time. Pure but for the contracts handed in (a reader, a spill, a
 sink's store). Committed state changes in `CloseEpoch` only; everything of an open epoch lies in
-accumulators by (channel, epoch), so that one channel's share can be discarded.
+accumulators by (channel, epoch), so that one channel's share can be discarded. `Freeze` comes between two
+epochs, when committed state is all there is to keep.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -15,12 +18,14 @@ import pyarrow as pa
 
 from streammine.engine.bag import Bag, BagMemory
 from streammine.engine.edges import OutgoingEdges
+from streammine.engine.kept import loaded
 from streammine.engine.order import in_strict_order
 from streammine.engine.stimuli import (
     Accumulate,
     CloseEpoch,
     Discard,
     Finish,
+    Freeze,
     Output,
     Read,
     Work,
@@ -33,8 +38,11 @@ from streammine.model.contracts import (
     Discipline,
     EpochClose,
     Flushes,
+    FrozenSlice,
     HoldsWindows,
+    KeepsState,
     Piece,
+    Position,
     RunsUserCode,
     SequentialOperator,
     SetsAside,
@@ -52,6 +60,9 @@ from streammine.model.ids import (
 )
 from streammine.model.stream import visible
 
+MOST_PLACES = 4096
+"""Places in a source that are remembered for the next snapshot."""
+
 
 class Processor(Protocol):
     """Performs a slice's work. `elapsed_seconds` is time since the sources started, for pacing."""
@@ -66,17 +77,35 @@ class Processor(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A reader's position, with the highest epoch of the rows before it and how many they are."""
+
+    highest: int
+    reader: Position
+    rows_in: int
+    rows_dead: int
+
+    def saved(self) -> Position:
+        return {"reader": self.reader, "rows_in": self.rows_in, "rows_dead": self.rows_dead}
+
+
 class SourceProcessor:
     """Reads a source slice's share and pushes it through the outgoing edges."""
 
     def __init__(
         self,
         slice_id: SliceId,
-        open_reader: Callable[[], SourceReader],
+        open_reader: Callable[[Position | None], SourceReader],
         edges: OutgoingEdges,
         carries_order: bool,
         carries_time: bool,
+        position: Position | None = None,
+        restored_after: int = BEGINNING,
+        checkpointed: bool = False,
     ) -> None:
+        """`position` and `restored_after` are of the snapshot that the replica goes on from: rows that the
+        reader repeats of epochs up to that one are passed over."""
         self.slice_id = slice_id
         self.open_reader = open_reader
         self.reader: SourceReader | None = None
@@ -84,7 +113,14 @@ class SourceProcessor:
         self.carries_order = carries_order
         self.carries_time = carries_time
         self.counters = Counters()
-        self._open_epoch = 0
+        self._restored_after = restored_after
+        self._start = position
+        self._places: list[_Place] = []
+        self._highest = BEGINNING
+        self._checkpointed = checkpointed
+        if position is not None:
+            self.counters.rows_in = position["rows_in"]
+            edges.rows_dead = position["rows_dead"]
 
     def prepare(self) -> None:
         self.edges.prepare()
@@ -94,13 +130,20 @@ class SourceProcessor:
         if isinstance(item, Finish):
             self.close()
             return WorkResult(finished=True)
+        if isinstance(item, Freeze):
+            return WorkResult(frozen=self._freeze(item))
         assert isinstance(item, Read)
         if self.reader is None:
             # no byte of the input is touched before the job runs
-            self.reader = self.open_reader()
+            start = self._start
+            self.reader = self.open_reader(None if start is None else start["reader"])
         outputs: list[Output] = []
         last_epoch = BEGINNING
+        if not item.paced:
+            elapsed_seconds = math.inf
         for _ in range(item.times):
+            if self._checkpointed:
+                self._note_place(self.reader.position())
             delivery = self.reader.read(item.rows, elapsed_seconds)
             last_epoch = max(last_epoch, self._deliver(delivery, outputs))
             if delivery.exhausted or delivery.wake_after_seconds is not None:
@@ -108,27 +151,53 @@ class SourceProcessor:
         self._count(outputs)
         return WorkResult(
             outputs=tuple(outputs),
-            open_epoch=delivery.open_epoch,
+            open_epoch=max(delivery.open_epoch, _after(self._restored_after)),
             exhausted=delivery.exhausted,
             wake_after_seconds=delivery.wake_after_seconds,
             last_epoch=last_epoch,
         )
 
     def _deliver(self, delivery: Delivery, outputs: list[Output]) -> int:
-        """Push what was read through the edges; returns the highest epoch of it."""
-        if delivery.dead is not None:
-            # the lowest epoch that is surely still open
-            epoch = delivery.pieces[0].epoch if delivery.pieces else self._open_epoch
-            self.edges.dead(epoch, self.slice_id.vertex, delivery.dead, outputs)
+        """Push what was read through the edges; returns the highest epoch that is known to be."""
+        known = self._restored_after
+        for epoch, dead in delivery.dead:
+            if epoch > known:
+                self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
+            else:
+                self.edges.rows_dead += len(dead)
         for piece in delivery.pieces:
-            with _Blame(self.slice_id, piece.epoch):
-                self.edges.push(piece.epoch, self._positioned(piece), outputs)
+            if piece.epoch > known:
+                with _Blame(self.slice_id, piece.epoch):
+                    self.edges.push(piece.epoch, self._positioned(piece), outputs)
         with _Blame(self.slice_id, delivery.open_epoch):
             self.edges.end(delivery.open_epoch, outputs)
-        if delivery.open_epoch not in (BEGINNING, INFINITY):
-            self._open_epoch = delivery.open_epoch
         self.counters.rows_in += delivery.rows_read
-        return max((piece.epoch for piece in delivery.pieces), default=BEGINNING)
+        highest = delivery.dead[-1][0] if delivery.dead else BEGINNING
+        for piece in delivery.pieces:
+            highest = max(highest, piece.epoch)
+        self._highest = max(self._highest, highest)
+        if delivery.open_epoch not in (BEGINNING, INFINITY):
+            # a source may promise more than its rows say
+            highest = max(highest, delivery.open_epoch - 1)
+        return highest
+
+    def _note_place(self, position: Position) -> None:
+        """A place to go on from, with the highest epoch of which rows lie before it."""
+        if len(self._places) >= MOST_PLACES:
+            # an earlier place than the best is as right, and costs only some reading
+            del self._places[1::2]
+        place = _Place(self._highest, position, self.counters.rows_in, self.edges.rows_dead)
+        if self._places and self._places[-1].highest == self._highest:
+            self._places[-1] = place
+        else:
+            self._places.append(place)
+
+    def _freeze(self, item: Freeze) -> FrozenSlice:
+        """The last place before which no row of an epoch above the snapshot's lies."""
+        before = [place for place in self._places if place.highest <= item.epoch]
+        position = before[-1].saved() if before else self._start
+        self._places = self._places[max(0, len(before) - 1) :]
+        return FrozenSlice(item.epoch, item.last_epoch, item.due, position)
 
     def _positioned(self, piece: Piece) -> pa.RecordBatch:
         if not self.carries_order:
@@ -195,6 +264,7 @@ class OperatorProcessor:
         self._located = operator if isinstance(operator, RunsUserCode) else None
         self._holding = operator if isinstance(operator, HoldsWindows) else None
         self._setting_aside = operator if isinstance(operator, SetsAside) else None
+        self._keeping = operator if isinstance(operator, KeepsState) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
         self._accumulators: dict[int, dict[tuple[int, int], Accumulator]] = {}
@@ -208,6 +278,7 @@ class OperatorProcessor:
         outputs: list[Output] = []
         closed: list[int] = []
         finished = False
+        frozen = None
         for item in work:
             match item:
                 case Accumulate():
@@ -218,6 +289,8 @@ class OperatorProcessor:
                     closed.append(epoch)
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
+                case Freeze():
+                    frozen = self._freeze(item)
                 case Finish(epoch):
                     with _Blame(self.slice_id, epoch):
                         self._finish(EpochClose(epoch, INFINITY, self.epoch), outputs)
@@ -231,11 +304,26 @@ class OperatorProcessor:
         self.counters.waiting_bytes = self.memory.used
         self.counters.spilled_bytes = self.memory.spilled
         due = self._holding.due_epoch if closed and self._holding is not None else None
-        return WorkResult(tuple(outputs), closed=tuple(closed), due=due, finished=finished)
+        return WorkResult(
+            tuple(outputs), closed=tuple(closed), due=due, finished=finished, frozen=frozen
+        )
+
+    def _freeze(self, item: Freeze) -> FrozenSlice:
+        if self._keeping is None:
+            return FrozenSlice(item.epoch, item.last_epoch, item.due)
+        with _Blame(self.slice_id, item.epoch):
+            state = self._keeping.freeze(item.full)
+        version = self._keeping.state_version
+        return FrozenSlice(item.epoch, item.last_epoch, item.due, None, version, state)
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """Take in one snapshot of a chain, the full one first."""
+        assert self._keeping is not None, f"{self.slice_id} keeps no state"
+        self._keeping.restore(version, full, pieces)
 
     def _accumulate(self, item: Accumulate) -> None:
-        batch = item.body
-        assert isinstance(batch, pa.RecordBatch)
+        batch = loaded(item.body)
+        assert batch is not None
         self.counters.rows_in += batch.num_rows
         self.counters.batches_in += 1
         # without order one accumulator serves all channels: it can't be taken back, and needn't be
@@ -329,10 +417,9 @@ class OperatorProcessor:
     def _finish(self, close: EpochClose, outputs: list[Output]) -> None:
         left = self.operator.flush(close) if isinstance(self.operator, Flushes) else ()
         self._leave(close.epoch, left, outputs)
-        self.close()
 
     def close(self) -> None:
-        self.memory.spill.close()
+        """Whoever hosts the replica closes its spill; what it has sent may still lie there."""
 
 
 class _Blame:
@@ -353,3 +440,7 @@ class _Blame:
                 f"operator {self.slice_id.vertex!r}, slice {self.slice_id}, epoch {self.epoch}: "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+
+def _after(epoch: int) -> int:
+    return epoch if epoch == BEGINNING else epoch + 1

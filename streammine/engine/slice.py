@@ -3,6 +3,7 @@
 Theory (Martin 2015, chapter 3): events of one epoch may be processed in any order as long as epochs are
 closed in order. So a slice lets every batch of an open epoch be accumulated at once, apart from
 committed state, and changes committed state only in CloseEpoch, when all channels have ended the epoch.
+Between two epochs lie the barriers of aligned snapshots (Carbone et al. 2015, section 4.1).
 
 House rules
 -----------
@@ -13,63 +14,77 @@ House rules
 * While a frame waits for credit, the slice neither reads nor closes: what is held stays bounded by the
   output of one run of work. But a source whose rows are out of order reads on until it has ended the
   epoch that the receiver waits for; nobody else could end it.
+* Nothing above a barrier is closed before the state at the barrier is frozen; the barrier goes on
+  downstream with the end of its epoch. A source agrees to a barrier while that epoch is still open here,
+  and never takes its word back.
+* A replica never goes back. One that is restored begins behind its snapshot's epoch; what it makes
+  above that epoch is, bag by bag, what the lost one made.
 
 Phases::
 
     DEPLOYED --Start--> RUNNING --(input over, all closed, Finish done)--> FINISHED
+    (restored from a finished slice) --> FINISHED
 
 Until Start a slice takes frames and credit, but a source does not read.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
-from enum import StrEnum
 
-from streammine.engine.channel import InputChannel, OutputChannel, Verdict
 from streammine.engine.frontier import Frontier
+from streammine.engine.input_channel import InputChannel, Verdict
+from streammine.engine.kept import Kept
+from streammine.engine.output_channel import OutputChannel
+from streammine.engine.slice_settings import Phase, RestoredTo, SliceSettings
+from streammine.engine.snapshot_chain import SnapshotChain
 from streammine.engine.stimuli import (
     Accumulate,
     Announce,
     Announced,
     AskResend,
+    AskSubscription,
     Beat,
     CloseEpoch,
     CreditArrived,
+    Directed,
     Effect,
     Finish,
     FrameArrived,
+    Freeze,
     GrantCredit,
+    Progressed,
     Read,
     ResendAsked,
+    Rewired,
     Run,
     SendFrame,
     SliceFinished,
+    SnapshotDone,
     Start,
     Stimulus,
+    Subscribed,
+    ToDisk,
     WakeAfter,
     Woken,
     Work,
     WorkDone,
     WorkResult,
+    WriteSnapshot,
 )
-from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
-from streammine.model.frames import FrameKind
+from streammine.engine.waiting import WaitingWork
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.errors import OutputError
+from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
 
-ACCUMULATIONS_PER_RUN = 64
 READS_PER_RUN = 4
 BYTES_WORTH_A_RUN = 1 << 17
 """Fewer wait until their epoch can be closed: handing them over at once would cost more than it gains."""
 
 HISTORY_LENGTH = 32
-
-
-class Phase(StrEnum):
-    DEPLOYED = "deployed"
-    RUNNING = "running"
-    FINISHED = "finished"
 
 
 class SliceMachine:
@@ -78,16 +93,18 @@ class SliceMachine:
     def __init__(
         self,
         slice_id: SliceId,
+        generation: int,
         inputs: tuple[InputChannel, ...],
         outputs: tuple[OutputChannel, ...],
-        epoch: EpochDefinition,
-        read_rows: int,
+        settings: SliceSettings,
+        restored: RestoredTo | None = None,
     ) -> None:
         self.slice_id = slice_id
+        self.generation = generation
         self.inputs = {channel.number: channel for channel in inputs}
         self.outputs = {channel.number: channel for channel in outputs}
-        self.epoch = epoch
-        self.read_rows = read_rows
+        self.settings = settings
+        self.epoch = settings.epoch
         self.phase = Phase.DEPLOYED
         self.frontier = Frontier()
         self.processed_below = BEGINNING
@@ -95,75 +112,238 @@ class SliceMachine:
         self.sleeping = False
         self.exhausted = False
         self.last_epoch = BEGINNING
-        self.waiting_bytes = 0
-        self._waiting: dict[int, deque[tuple[Accumulate, int]]] = {}
+        self.waiting = WaitingWork()
+        self.snapshots = SnapshotChain()
+        self.accepted = BEGINNING
+        self.frozen = BEGINNING
+        self.directed = Directed(BEGINNING, BEGINNING, BEGINNING)
+        self.barriers: list[int] = []
+        self._to_freeze: deque[int] = deque()
         self._history: deque[Stimulus] = deque(maxlen=HISTORY_LENGTH)
         self._handlers: dict[type, Callable[..., list[Effect]]] = {
             Start: self._start,
             FrameArrived: self._frame,
             WorkDone: self._work_done,
             CreditArrived: self._credit,
+            Subscribed: self._subscribed,
             ResendAsked: self._resend,
             Announced: self._announced,
+            Rewired: self._rewired,
+            Directed: self._directed,
+            SnapshotDone: self._snapshot_done,
             Woken: self._woken,
             Beat: self._beat,
         }
+        if restored is not None:
+            self._restore(restored)
+
+    def _restore(self, restored: RestoredTo) -> None:
+        self.last_epoch = restored.last_epoch
+        if restored.finished:
+            self.phase = Phase.FINISHED
+            self.frontier.begin(INFINITY, None)
+            self.processed_below = INFINITY
+            self._end(INFINITY)
+            return
+        self.frozen = restored.epoch
+        self.processed_below = restored.epoch + 1
+        self.frontier.begin(restored.epoch + 1, restored.due)
 
     @property
     def is_source(self) -> bool:
         return not self.inputs
 
+    @property
+    def final_epoch(self) -> int | None:
+        """A finished slice's last epoch with output; what is flushed is in one more than the last."""
+        if self.phase is not Phase.FINISHED:
+            return None
+        return self.last_epoch if self.is_source else self._final_epoch()
+
+    @property
+    def retained_after(self) -> int:
+        """Every epoch above it can be sent again on all channels."""
+        return max((each.retained_after for each in self.outputs.values()), default=BEGINNING)
+
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         """Take one stimulus, return the effects in the order in which they must happen."""
         self._history.append(stimulus)
         effects = self._handlers[type(stimulus)](stimulus)
-        effects.extend(self._released())
-        effects.extend(self._schedule())
+        self._release(effects)
+        self._schedule(effects)
         return effects
 
     def story(self) -> str:
         """The last stimuli, for the message of a failed assertion."""
         return "\n".join(repr(stimulus) for stimulus in self._history)
 
-    # --- stimuli ------------------------------------------------------------------------------
+    # --- stimuli: life --------------------------------------------------------------------------
 
     def _start(self, _: Start) -> list[Effect]:
-        assert self.phase is Phase.DEPLOYED, f"{self.slice_id} started twice\n{self.story()}"
-        self.phase = Phase.RUNNING
+        assert self.phase is not Phase.RUNNING, f"{self.slice_id} started twice\n{self.story()}"
+        if self.phase is Phase.DEPLOYED:
+            self.phase = Phase.RUNNING
+        return self._subscriptions()
+
+    def _woken(self, _: Woken) -> list[Effect]:
+        self.sleeping = False
         return []
+
+    def _beat(self, _: Beat) -> list[Effect]:
+        """Repeat what nobody would miss if it got lost."""
+        effects: list[Effect] = [
+            self._announcement(channel, receiver)
+            for channel in self.outputs.values()
+            for receiver, link in channel.links.items()
+            if link.unconfirmed
+        ]
+        effects += self._subscriptions()
+        if self.processed_below > BEGINNING:
+            effects += self._credits()
+        return effects
+
+    def _rewired(self, stimulus: Rewired) -> list[Effect]:
+        effects: list[Effect] = []
+        for number, receivers in stimulus.receivers.items():
+            self.outputs[number].keep_links(receivers)
+        for number, senders in stimulus.senders.items():
+            channel = self.inputs[number]
+            self._discard(channel, channel.keep_feeds(senders))
+            feed = channel.elect()
+            if feed is not None:
+                effects.append(AskResend(number, feed.generation, self.generation, feed.expected))
+        return effects + self._subscriptions()
+
+    def _directed(self, stimulus: Directed) -> list[Effect]:
+        self.directed = stimulus
+        for channel in self.outputs.values():
+            channel.prune(stimulus.retain_after)
+        if not self.is_source or stimulus.proposed <= self.accepted:
+            return []
+        open_here = self.phase is not Phase.FINISHED and not self.exhausted
+        if not open_here or stimulus.proposed < self.processed_below:
+            return []
+        self.accepted = stimulus.proposed
+        insort(self.barriers, stimulus.proposed)
+        return [Progressed()]
+
+    def _snapshot_done(self, stimulus: SnapshotDone) -> list[Effect]:
+        self.snapshots.done(stimulus.record)
+        if self.snapshots.hopeless:
+            raise OutputError(
+                f"slice {self.slice_id}: {self.snapshots.failures} snapshots in a row could not be "
+                "written; see the node's log, and check the folder and the space of `snapshot: store`"
+            )
+        return [Progressed()]
+
+    # --- stimuli: frames ------------------------------------------------------------------------
 
     def _frame(self, stimulus: FrameArrived) -> list[Effect]:
         header = stimulus.header
         channel = self.inputs[header.channel]
-        verdict = channel.receive(header)
-        if verdict is Verdict.REPEATED:
-            return []
+        verdict = channel.receive(stimulus)
+        if verdict is Verdict.TAKE:
+            return self._use(channel, stimulus)
         if verdict is Verdict.EARLY:
-            return self._ask(channel)
+            return self._ask(channel, header.sender)
+        if verdict is not Verdict.TAKE_OVER:
+            return []
+        discarded, frames = channel.take_over(header.sender)
+        self._discard(channel, discarded)
+        effects: list[Effect] = []
+        for frame in frames:
+            if frame.header.epoch >= channel.open_epoch:
+                channel.take(frame.header)
+                effects += self._use(channel, frame)
+        return effects
+
+    def _use(self, channel: InputChannel, frame: FrameArrived) -> list[Effect]:
+        header = frame.header
+        effects: list[Effect] = []
         if header.kind is FrameKind.DATA:
             self.frontier.touch(header.epoch)
             self.last_epoch = max(self.last_epoch, header.epoch)
-            work = Accumulate(
-                channel.number, channel.port, header.epoch, header.round, stimulus.body
-            )
-            self._waiting.setdefault(header.epoch, deque()).append((work, stimulus.nbytes))
-            self.waiting_bytes += stimulus.nbytes
+            body = frame.body
+            if self.waiting.nbytes > self.settings.waiting_bytes:
+                body = Kept(body, frame.nbytes)
+                effects.append(ToDisk((body,)))
+            work = Accumulate(channel.number, channel.port, header.epoch, header.round, body)
+            self.waiting.add(work, frame.nbytes)
         if not header.ends:
-            return []
+            return effects
+        if header.flags & CHECKPOINT and header.epoch not in (self.frozen, *self.barriers):
+            insort(self.barriers, header.epoch)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         self.frontier.advance(each.open_epoch for each in self.inputs.values())
-        return self._settle()
+        return effects + self._settle()
 
-    def _ask(self, channel: InputChannel) -> list[Effect]:
-        if channel.asked_for == channel.expected:
+    def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
+        for epoch in epochs:
+            self.waiting.discard(channel.number, epoch)
+
+    def _ask(self, channel: InputChannel, sender: int) -> list[Effect]:
+        feed = channel.feeds[sender]
+        if feed.asked_for == feed.expected:
             return []
-        channel.asked_for = channel.expected
-        return [AskResend(channel.number, channel.generation, channel.expected)]
+        feed.asked_for = feed.expected
+        return [AskResend(channel.number, sender, self.generation, feed.expected)]
+
+    def _announced(self, stimulus: Announced) -> list[Effect]:
+        channel = self.inputs[stimulus.channel]
+        if stimulus.receiver != self.generation:
+            return []
+        missing = channel.missing(stimulus.sender, stimulus.next_sequence)
+        if missing is None:
+            return []
+        return [AskResend(channel.number, stimulus.sender, self.generation, missing)]
+
+    # --- stimuli: links -------------------------------------------------------------------------
+
+    def _credit(self, stimulus: CreditArrived) -> list[Effect]:
+        if stimulus.sender == self.generation:
+            self.outputs[stimulus.channel].credit(stimulus.receiver, stimulus.frontier)
+        return []
+
+    def _subscribed(self, stimulus: Subscribed) -> list[Effect]:
+        if stimulus.sender != self.generation:
+            return []
+        channel = self.outputs[stimulus.channel]
+        channel.subscribe(stimulus.receiver, stimulus.from_epoch, stimulus.frontier)
+        return [self._announcement(channel, stimulus.receiver)]
+
+    def _resend(self, stimulus: ResendAsked) -> list[Effect]:
+        if stimulus.sender != self.generation:
+            return []
+        channel = self.outputs[stimulus.channel]
+        return [SendFrame(frame) for frame in channel.resend(stimulus.receiver, stimulus.sequence)]
+
+    def _announcement(self, channel: OutputChannel, receiver: int) -> Announce:
+        reached = channel.announced(channel.links[receiver])
+        return Announce(channel.number, self.generation, receiver, reached)
+
+    def _subscriptions(self) -> list[Effect]:
+        """Ask for every feed of which nothing was heard yet."""
+        return [
+            AskSubscription(
+                channel.number,
+                feed.generation,
+                self.generation,
+                channel.open_epoch,
+                self.processed_below,
+            )
+            for channel in self.inputs.values()
+            for feed in channel.feeds.values()
+            if not feed.confirmed
+        ]
+
+    # --- stimuli: work --------------------------------------------------------------------------
 
     def _work_done(self, stimulus: WorkDone) -> list[Effect]:
         assert self.busy, f"{self.slice_id}: work done that was not under way\n{self.story()}"
         self.busy = False
         result = stimulus.result
+        if result.frozen is not None:
+            return self._frozen(result)
         if self.is_source:
             return self._read_done(result)
         self._emit(result, INFINITY)
@@ -172,6 +352,21 @@ class SliceMachine:
         if result.finished:
             return self._finished()
         return self._settle()
+
+    def _frozen(self, result: WorkResult) -> list[Effect]:
+        frozen = result.frozen
+        assert frozen is not None
+        self.frozen = frozen.epoch
+        if self.is_source:
+            self._to_freeze.popleft()
+        else:
+            self.barriers.remove(frozen.epoch)
+            self._close_outputs(frozen.epoch, checkpoint=True)
+        partial = frozen.state is not None and not frozen.state.full
+        previous = self.snapshots.previous if partial else None
+        self.snapshots.begun()
+        effects: list[Effect] = [WriteSnapshot(frozen, previous)]
+        return effects if self.is_source else effects + self._settle()
 
     def _finished(self) -> list[Effect]:
         self.phase = Phase.FINISHED
@@ -195,43 +390,7 @@ class SliceMachine:
         self.sleeping = True
         return [WakeAfter(result.wake_after_seconds)]
 
-    def _credit(self, stimulus: CreditArrived) -> list[Effect]:
-        channel = self.outputs[stimulus.channel]
-        if stimulus.generation == channel.generation:
-            channel.credit(stimulus.frontier)
-        return []
-
-    def _resend(self, stimulus: ResendAsked) -> list[Effect]:
-        channel = self.outputs[stimulus.channel]
-        if stimulus.generation != channel.generation:
-            return []
-        return [SendFrame(frame) for frame in channel.resend(stimulus.sequence)]
-
-    def _announced(self, stimulus: Announced) -> list[Effect]:
-        channel = self.inputs[stimulus.channel]
-        if stimulus.generation != channel.generation:
-            return []
-        missing = channel.missing(stimulus.next_sequence)
-        if missing is None:
-            return []
-        return [AskResend(channel.number, channel.generation, missing)]
-
-    def _woken(self, _: Woken) -> list[Effect]:
-        self.sleeping = False
-        return []
-
-    def _beat(self, _: Beat) -> list[Effect]:
-        effects: list[Effect] = [
-            Announce(channel.number, channel.generation, channel.announced())
-            for channel in self.outputs.values()
-            if channel.retained
-        ]
-        if self.processed_below > BEGINNING:
-            # a credit that was lost can't be missed by anyone else
-            effects += self._credits()
-        return effects
-
-    # --- consequences -------------------------------------------------------------------------
+    # --- consequences ---------------------------------------------------------------------------
 
     def _emit(self, result: WorkResult, open_epoch: int) -> None:
         """Queue outputs; between two epochs the lower one's end, so that it can be closed early.
@@ -243,29 +402,38 @@ class SliceMachine:
             if last is not None and output.epoch > last:
                 self._end(min(output.epoch, open_epoch))
             last = output.epoch
-            if not self.is_source:
-                # a source has said which epochs hold rows; where its dead rows leave says nothing
-                self.last_epoch = max(self.last_epoch, last)
+            self.last_epoch = max(self.last_epoch, last)
             self.outputs[output.channel].data(output.epoch, output.rows, output.body, output.nbytes)
 
     def _end(self, open_epoch: int) -> None:
+        """End every epoch below `open_epoch` on all output channels, barriers where they lie."""
         if open_epoch == BEGINNING:
             return
         if open_epoch == INFINITY:
-            epoch, watermark = INFINITY, self.last_epoch
-            if self.phase is not Phase.FINISHED:
-                # what the operator flushes comes first, in one more epoch
-                epoch, watermark = self.last_epoch, self.epoch.watermark(self.last_epoch)
-                if epoch == BEGINNING:
-                    return
-        else:
-            epoch, watermark = open_epoch - 1, self.epoch.watermark(open_epoch - 1)
+            if self.phase is Phase.FINISHED:
+                for channel in self.outputs.values():
+                    channel.close(INFINITY, self.last_epoch)
+                return
+            # what the operator flushes comes first, in one more epoch
+            if self.last_epoch == BEGINNING:
+                return
+            open_epoch = self.last_epoch + 1
+        if self.is_source:
+            while self.barriers and self.barriers[0] < open_epoch:
+                barrier = self.barriers.pop(0)
+                self._close_outputs(barrier, checkpoint=True)
+                self._to_freeze.append(barrier)
+        self._close_outputs(open_epoch - 1)
+
+    def _close_outputs(self, epoch: int, checkpoint: bool = False) -> None:
         for channel in self.outputs.values():
-            channel.end(epoch, watermark)
+            channel.close(epoch, self.epoch.watermark(epoch), checkpoint)
 
     def _settle(self) -> list[Effect]:
         """Pass on how far processing has got: ends downstream, credit upstream."""
         processed = self.frontier.processed_below()
+        if self.barriers and processed > self.barriers[0]:
+            processed = self.barriers[0]
         if processed <= self.processed_below:
             return []
         self.processed_below = processed
@@ -274,60 +442,74 @@ class SliceMachine:
 
     def _credits(self) -> list[Effect]:
         return [
-            GrantCredit(channel.number, channel.generation, self.processed_below)
+            GrantCredit(channel.number, sender, self.generation, self.processed_below)
             for channel in self.inputs.values()
+            for sender in channel.feeds
         ]
 
-    def _released(self) -> list[Effect]:
-        return [
-            SendFrame(frame)
-            for channel in self.outputs.values()
-            if channel.held
-            for frame in channel.sendable()
-        ]
+    def _release(self, effects: list[Effect]) -> None:
+        for channel in self.outputs.values():
+            for frame in channel.sendable():
+                effects.append(SendFrame(frame))
+            share = self.settings.retained_bytes // len(self.outputs)
+            if channel.memory_bytes > share:
+                effects.append(ToDisk(tuple(channel.to_spill(share))))
 
     @property
     def blocked(self) -> bool:
         """Output waits for credit, and not the credit for this slice."""
-        return any(channel.held and not channel.awaited for channel in self.outputs.values())
+        return any(channel.blocked for channel in self.outputs.values())
 
-    def _schedule(self) -> list[Effect]:
-        if self.busy or self.phase is not Phase.RUNNING:
-            return []
+    @property
+    def behind(self) -> bool:
+        """A receiver has been given by another replica what is still to be made here."""
+        return any(
+            link.frontier > self.processed_below
+            for channel in self.outputs.values()
+            for link in channel.links.values()
+        )
+
+    @property
+    def halted(self) -> bool:
+        """A synchronous snapshot stops the world until all of its checkpoint is complete."""
+        if self.settings.mode != "synchronous" or self.frozen == BEGINNING:
+            return False
+        return self.directed.making == self.frozen
+
+    def _schedule(self, effects: list[Effect]) -> None:
+        if self.busy or self.phase is not Phase.RUNNING or self.halted:
+            return
         work = self._next_read() if self.is_source else self._next_work()
-        if not work:
-            return []
-        self.busy = True
-        return [Run(work)]
+        if work:
+            self.busy = True
+            effects.append(Run(work))
+
+    def _freeze(self, epoch: int) -> tuple[Work, ...]:
+        full = self.snapshots.previous is None
+        return (Freeze(epoch, full, self.last_epoch, self.frontier.due),)
 
     def _next_read(self) -> tuple[Work, ...]:
+        if self._to_freeze and not self.snapshots.writing:
+            return self._freeze(self._to_freeze[0])
         if self.exhausted:
-            return (Finish(self._final_epoch()),)
-        if self.sleeping or self.blocked:
+            return () if self._to_freeze else (Finish(self._final_epoch()),)
+        behind = self.behind
+        if (self.sleeping and not behind) or self.blocked:
             return ()
-        return (Read(self.read_rows, READS_PER_RUN),)
+        return (Read(self.settings.read_rows, READS_PER_RUN, not behind),)
 
     def _final_epoch(self) -> int:
         return 0 if self.last_epoch == BEGINNING else self.last_epoch + 1
 
     def _next_work(self) -> tuple[Work, ...]:
+        if self.barriers and self.frontier.processed_below() > self.barriers[0]:
+            return () if self.snapshots.writing else self._freeze(self.barriers[0])
         if self.frontier.finished:
             return () if self.blocked else (Finish(self._final_epoch()),)
-        if self.frontier.next_to_close() is None and self.waiting_bytes < BYTES_WORTH_A_RUN:
-            return ()
-        work: list[Work] = []
-        while self._waiting and len(work) < ACCUMULATIONS_PER_RUN:
-            lowest = min(self._waiting)
-            waiting = self._waiting[lowest]
-            while waiting and len(work) < ACCUMULATIONS_PER_RUN:
-                accumulate, nbytes = waiting.popleft()
-                self.waiting_bytes -= nbytes
-                work.append(accumulate)
-            if not waiting:
-                del self._waiting[lowest]
-                if self.frontier.next_to_close() == lowest:
-                    break
         closing = self.frontier.next_to_close()
-        if closing is not None and closing not in self._waiting and not self.blocked:
+        if closing is None and self.waiting.nbytes < BYTES_WORTH_A_RUN:
+            return ()
+        work = self.waiting.take(closing)
+        if closing is not None and closing not in self.waiting and not self.blocked:
             work.append(CloseEpoch(closing, self.epoch.watermark(closing)))
         return tuple(work)

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streammine.engine.channel import Outgoing
+from streammine.engine.kept import Kept
+from streammine.engine.output_channel import Outgoing
+from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING
 from streammine.model.frames import FrameHeader
+from streammine.model.snapshots import SnapshotRecord
 
 # --- work: what the shell runs on a worker thread for one slice -------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Take up to `rows` rows from the source, up to `times` times as long as there are any."""
+    """Take up to `rows` rows from the source, up to `times` times as long as there are any.
+
+    Not `paced`: without waiting for a row's time, because somebody else has given it already.
+    """
 
     rows: int
     times: int = 1
+    paced: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,20 @@ class Finish:
     epoch: int
 
 
-Work = Read | Accumulate | Discard | CloseEpoch | Finish
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Hand over the state as it stands between `epoch` and the next, to be written elsewhere.
+
+    `full`: all of it. `last_epoch` and `due` are the machine's own share of it.
+    """
+
+    epoch: int
+    full: bool
+    last_epoch: int
+    due: int | None
+
+
+Work = Read | Accumulate | Discard | CloseEpoch | Finish | Freeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +95,9 @@ class WorkResult:
     """What came of a run of work.
 
     `outputs` in the order in which they leave. For sources: `open_epoch` (all epochs below are
-    complete), `exhausted`, `wake_after_seconds`, and `last_epoch`, the highest that held data. For
+    complete), `exhausted`, `wake_after_seconds`, and `last_epoch`, the highest that was there. For
     others: `closed` epochs in order, and `due`, the next epoch that the operator wants closed even
-    if it gets no data.
+    if it gets no data. `frozen`: what a Freeze handed over.
     """
 
     outputs: tuple[Output, ...] = ()
@@ -88,6 +108,7 @@ class WorkResult:
     closed: tuple[int, ...] = ()
     due: int | None = None
     finished: bool = False
+    frozen: FrozenSlice | None = None
 
 
 # --- stimuli ----------------------------------------------------------------------------------
@@ -113,22 +134,60 @@ class WorkDone:
 @dataclass(frozen=True, slots=True)
 class CreditArrived:
     channel: int
-    generation: int
+    sender: int
+    receiver: int
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A receiver's replica wants every frame of epochs from `from_epoch` on."""
+
+    channel: int
+    sender: int
+    receiver: int
+    from_epoch: int
     frontier: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResendAsked:
     channel: int
-    generation: int
+    sender: int
+    receiver: int
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
     channel: int
-    generation: int
+    sender: int
+    receiver: int
     next_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewired:
+    """The plan's living generations at the other ends of the channels, as far as they have changed."""
+
+    senders: dict[int, tuple[int, ...]]
+    receivers: dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Directed:
+    """What the manager wants: see `control.Directive`."""
+
+    proposed: int
+    making: int
+    retain_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDone:
+    """What `WriteSnapshot` came to: the record of a durable snapshot, or None where it failed."""
+
+    record: SnapshotRecord | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +197,23 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A heartbeat's turn: announce how far each output channel has got."""
+    """A heartbeat's turn: repeat what may have got lost."""
 
 
-Stimulus = Start | FrameArrived | WorkDone | CreditArrived | ResendAsked | Announced | Woken | Beat
+Stimulus = (
+    Start
+    | FrameArrived
+    | WorkDone
+    | CreditArrived
+    | Subscribed
+    | ResendAsked
+    | Announced
+    | Rewired
+    | Directed
+    | SnapshotDone
+    | Woken
+    | Beat
+)
 
 # --- effects ----------------------------------------------------------------------------------
 
@@ -161,21 +233,33 @@ class SendFrame:
 @dataclass(frozen=True, slots=True)
 class GrantCredit:
     channel: int
-    generation: int
+    sender: int
+    receiver: int
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskSubscription:
+    channel: int
+    sender: int
+    receiver: int
+    from_epoch: int
     frontier: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskResend:
     channel: int
-    generation: int
+    sender: int
+    receiver: int
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
     channel: int
-    generation: int
+    sender: int
+    receiver: int
     next_sequence: int
 
 
@@ -185,8 +269,43 @@ class WakeAfter:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteSnapshot:
+    """Make the frozen state durable on a thread of its own, then report SnapshotDone.
+
+    `previous` is the snapshot that it adds to, None where it is full.
+    """
+
+    frozen: FrozenSlice
+    previous: SnapshotRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToDisk:
+    """Move these bodies to disk on a thread of its own; nobody waits for it."""
+
+    bodies: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SliceFinished:
-    """All input is processed and all output is acknowledged by nobody less than the transport."""
+    """All input is processed and all output is in the log."""
 
 
-Effect = Run | SendFrame | GrantCredit | AskResend | Announce | WakeAfter | SliceFinished
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """Something that the manager waits for has changed here."""
+
+
+Effect = (
+    Run
+    | SendFrame
+    | GrantCredit
+    | AskSubscription
+    | AskResend
+    | Announce
+    | WakeAfter
+    | WriteSnapshot
+    | ToDisk
+    | SliceFinished
+    | Progressed
+)

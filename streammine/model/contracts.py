@@ -251,6 +251,62 @@ class Flushes(Protocol):
         ...
 
 
+class FrozenState(Protocol):
+    """Committed state as it stood when it was frozen. `full`: all of it, not only what had changed."""
+
+    @property
+    def full(self) -> bool: ...
+
+    def pieces(self) -> Iterator[pa.Buffer]:
+        """The state in pieces of at most some megabytes. Taken once, on another thread, while the
+        operator goes on: what it changes meanwhile is not seen here."""
+        ...
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """An operator with committed state that a snapshot must hold.
+
+    Operators without it keep nothing from one epoch to the next.
+    """
+
+    @property
+    def state_version(self) -> int:
+        """Version of the format of the operator's own state."""
+        ...
+
+    def freeze(self, full: bool) -> FrozenState:
+        """Hand over the state as it stands between two epochs, in little time (copy on write).
+
+        Not `full`: only what changed since the last freeze is needed; all of it may be given. The one
+        before has been written or given up by then.
+        """
+        ...
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """Take in what a freeze gave: a full one first, then the later ones in their order.
+
+        Raises StateVersionError for a version that it can neither read nor migrate.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FrozenSlice:
+    """All of a slice's committed state after `epoch`, ready to be written.
+
+    `last_epoch` is the highest epoch that held data so far and `due` the next that the operator wants
+    closed; `position` is a source's. `state` is None where the operator keeps none.
+    """
+
+    epoch: int
+    last_epoch: int
+    due: int | None = None
+    position: Position | None = None
+    state_version: int = 0
+    state: FrozenState | None = None
+
+
 @runtime_checkable
 class RunsUserCode(Protocol):
     """An operator whose errors should say where they happened."""
@@ -299,19 +355,24 @@ class Piece:
     times: IntArray | None = None
 
 
+Position = dict[str, Any]
+"""Where a reader goes on from: plain data that JSON can hold, the reader's own business."""
+
+
 @dataclass(frozen=True)
 class Delivery:
     """What one `SourceReader.read` call gave.
 
     `open_epoch`: every epoch below it is complete on this slice (INFINITY when exhausted).
-    `rows_read` counts raw rows, dead ones included. `wake_after_seconds`: nothing is due before (paced
-    sources); None means call again at once.
+    `rows_read` counts raw rows, dead ones included. `dead`: rows that can't be used, by epoch, ascending;
+    the epoch follows from the row's position alone and is never below an `open_epoch` returned before.
+    `wake_after_seconds`: nothing is due before (paced sources); None means call again at once.
     """
 
     pieces: tuple[Piece, ...]
     open_epoch: int
     rows_read: int
-    dead: DeadRows | None = None
+    dead: tuple[tuple[int, DeadRows], ...] = ()
     exhausted: bool = False
     wake_after_seconds: float | None = None
 
@@ -320,11 +381,21 @@ class SourceReader(Protocol):
     """One source slice's share of the input. Called on worker threads, one call at a time.
 
     `read` returns about `rows` rows or fewer. `elapsed_seconds` is the time since the job's sources
-    started, for pacing (`rate`); it never influences which epoch or position a row has. Pieces come in
+    started, for pacing (`rate`), infinite where nothing is to be waited for; it never influences which epoch
+    or position a row has. `rows_read` leaves out what a resumed reader gives again. Pieces come in
     ascending epochs and never below an `open_epoch` returned before. Raises InputError.
     """
 
     def read(self, rows: int, elapsed_seconds: float) -> Delivery: ...
+
+    def position(self) -> Position:
+        """A place at or before the next unread row, taken between two reads; costs microseconds.
+
+        A reader opened at it gives every row from there on, each once, with the epochs, positions and
+        lateness that it has anyway. It may stand earlier (at the start of a file or row group): who
+        resumes drops the epochs that it has.
+        """
+        ...
 
     @property
     def total_rows(self) -> int | None:
@@ -353,22 +424,23 @@ class Store(Protocol):
 StoreOpener = Callable[[str], Store]
 """Opens the store at a URL or folder path."""
 
-ReaderOpener = Callable[[str, int], SourceReader]
-"""Opens the reader of (source name, slice index)."""
-
 
 class BatchSpill(Protocol):
-    """Where bags of later epochs wait when they outgrow memory. One slice's, private to it."""
+    """Where batches wait that outgrow memory. Safe to call from any thread."""
 
     def put(self, batch: pa.RecordBatch) -> int:
         """Store a batch, return a ticket. Raises OutputError when the disk is full."""
         ...
 
-    def take(self, ticket: int) -> pa.RecordBatch:
-        """Read a batch back and forget it."""
+    def read(self, ticket: int) -> pa.RecordBatch: ...
+
+    def free(self, ticket: int) -> None:
+        """Forget a batch."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing more is put. What is there can be read until it is forgotten."""
+        ...
 
 
 @dataclass

@@ -23,6 +23,7 @@ from typing import Any
 import msgpack
 
 from streammine.model.errors import ProtocolError
+from streammine.model.snapshots import SnapshotRecord
 
 MAXIMUM_MESSAGE_BYTES = 16 << 20
 """Longest control message."""
@@ -36,44 +37,78 @@ Payload = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The receiver's frontier on a channel: events of epochs up to it may always be sent."""
+    """The receiver's frontier on a link: events of epochs up to it may always be sent.
+
+    Links are named by channel and the generations of the replicas at their two ends.
+    """
 
     job: int
     channel: int
-    generation: int
+    sender: int
+    receiver: int
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A receiver wants a link: every frame of epochs from `from_epoch` on. Repeated until confirmed."""
+
+    job: int
+    channel: int
+    sender: int
+    receiver: int
+    from_epoch: int
     frontier: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResendRequest:
-    """A receiver misses the frames of a channel from `sequence` on."""
+    """A receiver misses the frames of a link from `sequence` on."""
 
     job: int
     channel: int
-    generation: int
+    sender: int
+    receiver: int
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """The sequence number that the sender of a channel will use next: all below it were sent."""
+    """The sequence number that a link's sender will use next: all below it were sent."""
 
     job: int
     channel: int
-    generation: int
+    sender: int
+    receiver: int
     next_sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """What a slice is doing. `slice` is "vertex/index"."""
+    """What a replica is doing. `slice` is "vertex/index"; the rest as in `recovery.SliceStanding`."""
 
     slice: str
     generation: int
     phase: str
     frontier: int
     finished: bool
+    retained_after: int
+    accepted: int
+    frozen: int
+    last_epoch: int
+    final_epoch: int
+    snapshots: tuple[SnapshotRecord, ...]
     counters: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedSnapshot:
+    """A snapshot, by the name of its header, that a slice could not be restored from."""
+
+    slice: str
+    generation: int
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +120,30 @@ class JobReport:
     deployed: bool
     failed: str | None
     slices: tuple[SliceReport, ...]
+    damaged: tuple[DamagedSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """What the manager wants of a job at this moment; repeated with its heartbeats.
+
+    `proposed`: the newest checkpoint epoch; `making`: the same while that checkpoint is neither complete nor
+    given up, else BEGINNING; `retain_after`: nobody asks for epochs up to it again.
+    """
+
+    job: int
+    proposed: int
+    making: int
+    retain_after: int
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a node tells the manager from time to time. `load` holds CPU, memory, queues by name."""
+    """What a node tells the manager from time to time. `member` is its sequence number among all that ever
+    joined; `load` holds CPU, memory, queues by name."""
 
     node: str
+    member: int
     load: dict[str, float]
     jobs: tuple[JobReport, ...]
 
@@ -119,6 +171,33 @@ class StopRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointRequest:
+    """A client asks for a checkpoint, and for the job's end once it is complete; nothing is flushed."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRequest:
+    """A client asks to move a slice ("vertex/index") to a node.
+
+    `mode`: "live", or "state-transfer" for the stop-and-copy yardstick.
+    """
+
+    job: int
+    slice: str
+    node: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequest:
+    """A client asks to move every slice of all jobs away from a node, and to place none there."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorAnswer:
     """A request could not be served."""
 
@@ -127,12 +206,17 @@ class ErrorAnswer:
 
 ControlMessage = (
     Credit
+    | Subscribe
     | ResendRequest
     | Announce
     | Heartbeat
+    | Directive
     | StatusRequest
     | StatusAnswer
     | StopRequest
+    | SavepointRequest
+    | MoveRequest
+    | DrainRequest
     | ErrorAnswer
 )
 

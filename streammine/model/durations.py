@@ -1,4 +1,4 @@
-"""Durations, rates and sizes as people write them: ``5m``, ``50000/s``, ``64MB``.
+"""Durations, intervals, rates and sizes as people write them: ``5m``, ``10 epochs``, ``50000/s``, ``64MB``.
 
 Each is a small value that keeps exact integers and prints itself in a form that parses back to the
 same value. Parsing raises ValueError whose text says what would be right.
@@ -34,6 +34,7 @@ _BYTES = {
 }
 _LONGEST_MICROSECONDS = 36_500 * _MICROSECONDS["d"]
 _QUANTITY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
+_EPOCHS = re.compile(r"\s*([0-9]{1,9})\s*epochs?\s*", re.ASCII)
 _RATE = re.compile(r"\s*([0-9]{1,15})\s*(?:/\s*([A-Za-z]*)\s*)?", re.ASCII)
 
 
@@ -84,6 +85,39 @@ class Duration:
             unit for unit in reversed(_MICROSECONDS) if self.microseconds % _MICROSECONDS[unit] == 0
         )
         return f"{self.microseconds // _MICROSECONDS[unit]}{unit}"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """From one time to the next: a `duration`, or so many `epochs`. One of them is set, and positive."""
+
+    duration: Duration | None = None
+    epochs: int | None = None
+
+    @classmethod
+    def parse(cls, value: object) -> Interval:
+        """From text such as ``500ms``, ``1s`` or ``10 epochs``, from a timedelta, or an Interval."""
+        if isinstance(value, Interval):
+            return value
+        found = _EPOCHS.fullmatch(value) if isinstance(value, str) else None
+        if found is not None:
+            if int(found[1]) == 0:
+                raise ValueError("an interval is at least 1 epoch, not 0 epochs")
+            return cls(epochs=int(found[1]))
+        if isinstance(value, int) and not isinstance(value, bool):
+            raise ValueError(f"{value} has no unit; write {value}s, or {value} epochs")
+        try:
+            duration = Duration.parse(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, and an interval can be epochs, like 10 epochs") from None
+        if duration.microseconds == 0:
+            raise ValueError("an interval is more than 0s, like 500ms, 1s or 10 epochs")
+        return cls(duration)
+
+    def __str__(self) -> str:
+        if self.duration is not None:
+            return str(self.duration)
+        return "1 epoch" if self.epochs == 1 else f"{self.epochs} epochs"
 
 
 @dataclass(frozen=True)

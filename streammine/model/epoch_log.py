@@ -4,7 +4,7 @@ A log is a folder::
 
     manifest.json                           what the log holds; written last
     epochs.arrow                            rows per epoch and partition
-    dead-letters.jsonl                      the rows that could not be used, by position
+    dead-letters.jsonl                      the rows that could not be used, by epoch and position
     partition-00000/segment-000000.arrow    Arrow IPC files, uncompressed, to be memory-mapped
     partition-00000/segment-000001.arrow
     partition-00001/segment-000000.arrow
@@ -15,14 +15,18 @@ partition p. So the segments of a partition, read one after the other in the man
 its rows in order, and reading all partitions side by side keeps them in step. Record batches end
 where a run ends; the epoch of a batch stands in the custom metadata of its message, so that nothing
 is decoded to find it. Columns are the source's, then `__file` (int32) and `__row` (int64), which
-together are the row's position.
+together are the row's position. Where files are interleaved by a column (order "merge"), a row's position
+is its number in that order, in file 0; dead letters tell the raw file and row always.
+
+A dead letter's epoch follows from its place: where epochs count rows, from its number in the order; where
+they go by time, it is the epoch that its file had reached (the latest usable time up to it, or the first
+one of the file where none was reached yet; 0 in a file without any).
 
 This module opens no files: readers hand it buffers (memory-mapped ones cost no reading).
 """
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import json
 from collections.abc import Sequence
@@ -36,8 +40,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
+from streammine.model.locations import below
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 EPOCHS_NAME = "epochs.arrow"
 DEAD_LETTERS_NAME = "dead-letters.jsonl"
@@ -184,7 +189,7 @@ class Manifest(_Part):
     def decode(cls, data: bytes, folder: str) -> Manifest:
         """Read `manifest.json` of the log at `folder`. Raises InputError when it is damaged or
         foreign."""
-        where = f"{folder}/{MANIFEST_NAME}"
+        where = below(folder, MANIFEST_NAME)
         try:
             content = json.loads(data)
             version = content["version"]
@@ -248,10 +253,6 @@ class SegmentReader:
             raise InputError(
                 f"batch {index} of segment {self._name} of an epoch log is damaged: {error}"
             ) from None
-
-    def first_batch(self, epoch: int) -> int:
-        """Index of the first batch of `epoch` or a later one; `batches` when there is none."""
-        return bisect.bisect_left(range(self.batches), epoch, key=lambda index: self.read(index)[0])
 
 
 def _wanted(schema: pa.Schema, columns: Sequence[str] | None, positions: bool) -> list[int]:

@@ -55,6 +55,14 @@ class OutputError(StreammineError):
     """A sink or store can't be written."""
 
 
+class SnapshotDamagedError(StreammineError):
+    """A snapshot can't be read back: it is missing, cut short, or its checksum does not fit."""
+
+
+class StateVersionError(StreammineError):
+    """A snapshot was made by another version of the engine or operator, and can't be migrated."""
+
+
 class UserCodeError(StreammineError):
     """User code can't be imported or raised; the message names operator, slice, epoch and event."""
 

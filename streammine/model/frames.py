@@ -13,12 +13,15 @@ from enum import IntEnum
 
 from streammine.model.errors import ProtocolError
 
-_LAYOUT = struct.Struct("<4sIIIqIQIBBq")
-_MAGIC = b"SM\x01\x00"
+_LAYOUT = struct.Struct("<4sIIIIqIQIBBq")
+_MAGIC = b"SM\x02\x00"
 
 
 ENDS_EPOCH = 1
 """Flag of a data frame that is the last of its epoch: it closes all epochs up to its own, too."""
+
+CHECKPOINT = 2
+"""Flag of a frame that ends an epoch: a snapshot is to be made between that epoch and the next."""
 
 
 class FrameKind(IntEnum):
@@ -30,14 +33,16 @@ class FrameKind(IntEnum):
 class FrameHeader:
     """What a receiver must know of a frame before it touches the body.
 
-    `sequence` counts the frames of one channel within one generation, from 0. `round` is 0 outside
-    loops. `watermark` (int64 microseconds) is meaningful where `ends` only; on the end of the input (epoch
-    INFINITY) it is the last epoch that held data upstream instead. `flags`: ENDS_EPOCH.
+    `sender` and `receiver` are the generations of the replicas at the two ends: with the channel they name
+    the *link*, and `sequence` counts the frames of one link from 0. `round` is 0 outside loops. `watermark`
+    (int64 microseconds) is meaningful where `ends` only; on the end of the input (epoch INFINITY) it is the
+    last epoch that held data upstream instead. `flags`: ENDS_EPOCH, CHECKPOINT.
     """
 
     job: int
     channel: int
-    generation: int
+    sender: int
+    receiver: int
     epoch: int
     round: int
     sequence: int
@@ -58,7 +63,8 @@ class FrameHeader:
             _MAGIC,
             self.job,
             self.channel,
-            self.generation,
+            self.sender,
+            self.receiver,
             self.epoch,
             self.round,
             self.sequence,
@@ -76,9 +82,13 @@ class FrameHeader:
         magic, *fields = _LAYOUT.unpack(data)
         if magic != _MAGIC:
             raise ProtocolError(f"frame header starts with {magic!r}, expected {_MAGIC!r}")
-        job, channel, generation, epoch, round_, sequence, rows, kind, flags, watermark = fields
+        job, channel, sender, receiver, epoch, round_, sequence, rows, kind, flags, watermark = (
+            fields
+        )
         try:
             known = FrameKind(kind)
         except ValueError:
             raise ProtocolError(f"frame of unknown kind {kind}") from None
-        return cls(job, channel, generation, epoch, round_, sequence, rows, known, flags, watermark)
+        return cls(
+            job, channel, sender, receiver, epoch, round_, sequence, rows, known, flags, watermark
+        )

@@ -16,19 +16,20 @@ from pydantic import ConfigDict
 
 from streammine.model.contracts import Discipline
 from streammine.model.ids import SliceId
+from streammine.model.snapshots import RecoverySettings, Restore
 
 
 @dataclass(frozen=True)
 class ResolvedSource:
     """What looking at a source once told: its columns, files, size and the log that stands for it.
 
-    `schema` is the Arrow schema's IPC message in hex (see `schema_text`). `kind` is "files", "log" or
-    "generator". `files` are absolute paths or URLs in path order. `rows` is the number of raw rows where
-    known. `parallel` says whether more than one reader can split it.
+    `schema` is the Arrow schema's IPC message in hex (see `schema_text`). `kind` is "files", "log",
+    "generator" or "live". `files` are absolute paths or URLs in path order. `rows` is the number of raw
+    rows where known. `parallel` says whether more than one reader can split it.
     """
 
     name: str
-    kind: Literal["files", "log", "generator"]
+    kind: Literal["files", "log", "generator", "live"]
     schema: str
     files: tuple[str, ...] = ()
     rows: int | None = None
@@ -65,6 +66,7 @@ class JobSpec:
     code: dict[str, bytes] = field(default_factory=dict)
     code_signature: bytes = b""
     batch_rows: int | None = None
+    recovery: RecoverySettings = field(default_factory=RecoverySettings)
 
     # bytes stand in JSON as base64
     __pydantic_config__ = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
@@ -177,28 +179,39 @@ def _grouped(
 
 @dataclass(frozen=True)
 class Placement:
-    """One replica's place: the node it runs on and its generation."""
+    """One replica's place: the node it runs on and its generation.
+
+    `member` is the node's sequence number among all that ever joined, so that a node that comes back under
+    its old name is not taken for the one that was lost. `restore`: what the replica is built from, None for
+    nothing.
+    """
 
     node: str
     generation: int
+    member: int = 0
+    restore: Restore | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
     """The declared assignment of replicas to nodes; nodes reconcile towards it (DESIGN §5).
 
-    `phase`: "deploy" (build slices, connect, load kernels; sources wait), "run", or "stop".
+    `phase`: "deploy" (build slices, connect, load kernels; sources wait), "run", or "stop". Of several
+    placements of a slice the first is the oldest; a move is under way. No slice is placed on a node that is
+    `draining`. `savepoint`: the job ends with the next complete checkpoint.
     """
 
     job: int
     version: int
     phase: Literal["deploy", "run", "stop"]
     placements: dict[SliceId, tuple[Placement, ...]]
+    draining: tuple[str, ...] = ()
+    savepoint: bool = False
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """How a job ended. `status` is "finished", "failed" or "stopped"; `counters` by slice."""
+    """How a job ended. `status` is "finished", "failed", "stopped" or "savepoint"; `counters` by slice."""
 
     status: str
     reason: str | None = None

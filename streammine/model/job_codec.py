@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,8 +15,6 @@ _T = TypeVar("_T")
 
 _SPEC = TypeAdapter(JobSpec)
 _OUTCOME = TypeAdapter(JobOutcome)
-_PLACEMENTS = TypeAdapter(dict[str, list[tuple[str, int]]])
-_PLAN_HEAD = TypeAdapter(dict[str, Any])
 
 OUTCOME_BYTES = 512 * 1024
 """The most that an outcome takes: it is one record of the coordination service."""
@@ -69,38 +67,37 @@ def decode_outcome(data: bytes) -> JobOutcome:
     return _decoded(_OUTCOME, data, "job outcome")
 
 
+@dataclass(frozen=True)
+class _PlanDocument:
+    """A plan with its slices as text: JSON has no other keys."""
+
+    job: int
+    version: int
+    phase: Literal["deploy", "run", "stop"]
+    placements: dict[str, tuple[Placement, ...]]
+    draining: tuple[str, ...]
+    savepoint: bool
+
+
+_PLAN = TypeAdapter(_PlanDocument)
+
+
 def encode_plan(plan: Plan) -> bytes:
-    placements = {
-        str(slice_id): [(placement.node, placement.generation) for placement in group]
-        for slice_id, group in plan.placements.items()
-    }
-    head = {
-        "job": plan.job,
-        "version": plan.version,
-        "phase": plan.phase,
-        "placements": placements,
-    }
-    return _PLAN_HEAD.dump_json(head)
+    placements = {str(slice_id): group for slice_id, group in plan.placements.items()}
+    document = _PlanDocument(
+        plan.job, plan.version, plan.phase, placements, plan.draining, plan.savepoint
+    )
+    return _PLAN.dump_json(document)
 
 
 def decode_plan(data: bytes) -> Plan:
-    head = _decoded(_PLAN_HEAD, data, "plan")
+    """Raises ProtocolError when the bytes are no plan of this version."""
+    found = _decoded(_PLAN, data, "plan")
     try:
-        placements = _PLACEMENTS.validate_python(head["placements"])
-        phase = head["phase"]
-        if phase not in ("deploy", "run", "stop"):
-            raise ProtocolError(f"a plan has phase {phase!r}; deploy, run or stop was expected")
-        return Plan(
-            int(head["job"]),
-            int(head["version"]),
-            phase,
-            {
-                SliceId.parse(name): tuple(Placement(*each) for each in group)
-                for name, group in placements.items()
-            },
-        )
-    except (KeyError, ValidationError, ValueError) as error:
+        placements = {SliceId.parse(name): group for name, group in found.placements.items()}
+    except ValueError as error:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
+    return Plan(found.job, found.version, found.phase, placements, found.draining, found.savepoint)
 
 
 def _decoded(adapter: TypeAdapter[_T], data: bytes, what: str) -> _T:

@@ -23,23 +23,21 @@ All documents are JSON objects with a checksum over the rest of them, and never 
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import xxhash
 
 from streammine.model.canonical import type_name
+from streammine.model.documents import DOCUMENT_BYTES, open_document, seal_document
+from streammine.model.documents import checksum as checksum
 from streammine.model.errors import OutputError
 
 _Document = TypeVar("_Document")
 
 VERSION = 1
-DOCUMENT_BYTES = 64 << 20
-"""No manifest is longer; a longer one is damaged or not ours."""
 
 _SEAL = re.compile(r"seals/(\d{6,})-(\d{6,})\.json")
 _MANIFEST = re.compile(r"manifests/(\d{6,})-(\d{6,})-(\d{10,})\.json")
@@ -120,11 +118,6 @@ class Manifest:
     @property
     def rows(self) -> int:
         return sum(file.total_rows for file in self.files)
-
-
-def checksum(data: Any) -> str:
-    """xxh3-128 of the bytes, in hexadecimal."""
-    return xxhash.xxh3_128(data).hexdigest()
 
 
 def run_of(name: str) -> int | None:
@@ -278,8 +271,7 @@ def _file(document: dict[str, Any]) -> WrittenFile:
 
 
 def _sealed(document: dict[str, Any]) -> bytes:
-    document = {"version": VERSION, **document}
-    data = json.dumps({**document, "checksum": checksum(_plain(document))}, indent=1).encode()
+    data = seal_document({"version": VERSION, **document})
     if len(data) > DOCUMENT_BYTES:
         raise OutputError(
             f"a {document['kind']} would have {len(data)} bytes, above the {DOCUMENT_BYTES} that "
@@ -291,16 +283,10 @@ def _sealed(document: dict[str, Any]) -> bytes:
 def _opened(
     name: str, data: Any, kind: str, build: Callable[[dict[str, Any]], _Document]
 ) -> _Document:
-    raw = bytes(data)
-    if len(raw) > DOCUMENT_BYTES:
-        raise OutputError(f"{name} has {len(raw)} bytes; no {kind} is that long")
     try:
-        document = json.loads(raw)
-        found = document.pop("checksum")
+        document = open_document(data)
         if document["kind"] != kind or document["version"] != VERSION:
             raise ValueError(f"it is a {document['kind']} of version {document['version']}")
-        if found != checksum(_plain(document)):
-            raise ValueError("its checksum does not fit")
         return build(document)
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise OutputError(
@@ -313,7 +299,3 @@ def _named(name: str, document: _Document, own_name: str) -> _Document:
     if name != own_name:
         raise OutputError(f"{name} says that it is {own_name}; somebody renamed it")
     return document
-
-
-def _plain(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

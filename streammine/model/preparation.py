@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from streammine.model.epoch_log import LAYOUT_VERSION, EpochSettings
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.model.locations import without_options
 
 PREPARE_VERSION = 1
 """Grows when the same input and settings would give another log; logs of before are not reused."""
@@ -91,7 +92,7 @@ class PrepareRequest(_Part):
     @property
     def ordered_files(self) -> tuple[RawFile, ...]:
         """The files in path order."""
-        return tuple(sorted(self.files, key=lambda file: file.path))
+        return tuple(sorted(self.files, key=lambda file: without_options(file.path)))
 
 
 class PrepareReport(_Part):

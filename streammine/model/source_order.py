@@ -14,6 +14,9 @@ import pyarrow.compute as pc
 from streammine.model.epochs import BEGINNING, INFINITY, MICROSECONDS_PER_UNIT, event_time
 from streammine.model.errors import TopologyError
 
+NO_TIME = 0
+"""Where the clock of a file stands in which no row has a usable time (microseconds)."""
+
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -92,3 +95,11 @@ def running_maximum(values: IntArray, usable: BoolArray | None, highest: int) ->
     before."""
     known = values if usable is None else np.where(usable, values, BEGINNING)
     return np.maximum(np.maximum.accumulate(known), highest)
+
+
+def reached_at(dead: IntArray, rows: IntArray, reached: IntArray, before: int) -> IntArray:
+    """What was reached at the rows `dead`, where `reached` is known of `rows` (both ascending) and
+    `before` of everything before them."""
+    return np.concatenate([np.array([before], np.int64), reached])[
+        np.searchsorted(rows, dead, "right")
+    ]

@@ -6,7 +6,7 @@ how they are cut into batches, slices or partials can be seen in the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -18,6 +18,8 @@ from streammine.operators.aggregates import key_order
 from streammine.operators.aggregates.functions import BeyondRangeError, aggregate
 from streammine.operators.aggregates.keys import KeyTable
 from streammine.operators.aggregates.state import AggregateLayout, GroupState
+from streammine.operators.aggregates.window_state import SealedGroups, WindowState
+from streammine.operators.frozen import Handover, check_version, decode_piece, encode_piece
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.map import check_column_name
@@ -28,13 +30,14 @@ _OUTPUT_ROWS_LIMIT = 65_536
 
 
 class KeyedAggregate:
-    """Aggregates per key and tumbling window (a StatefulOperator that HoldsWindows).
+    """Aggregates per key and tumbling window (a StatefulOperator that HoldsWindows and KeepsState).
 
     One object serves one slice (or, as a combiner, one sending slice and edge): its calls come one
     at a time, and its epochs share a table of keys. A null key is a key like any other.
     """
 
     traits = Traits(commutative=True, mergeable=True, combinable=True, deterministic=True)
+    state_version = 1
 
     def __init__(
         self,
@@ -72,7 +75,8 @@ class KeyedAggregate:
         self.partial_schema: pa.Schema | None = self._layout.partial_schema
         self.partial_keys: tuple[str, ...] = tuple(keys)
         self._table = KeyTable(key_fields)
-        self._windows: dict[int, GroupState] = {}
+        self._windows: dict[int, WindowState] = {}
+        self._handover: Handover | None = None
 
     def prepare(self) -> None:
         """Load the kernels, so that the first batch does not wait for them."""
@@ -108,6 +112,31 @@ class KeyedAggregate:
     def state_nbytes(self) -> int:
         return sum(state.nbytes for state in self._windows.values())
 
+    def freeze(self, full: bool) -> Handover:
+        """See contracts.KeepsState: the groups of open windows. Costs microseconds."""
+        if self._handover is None:
+            full = True
+        else:
+            self._handover.give_up()
+        sealed: list[SealedGroups] = []
+        for last_epoch, window in sorted(self._windows.items()):
+            sealed += window.seal(last_epoch, full)
+        self._handover = Handover(full, _pieces(sorted(self._windows), sealed))
+        return self._handover
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """See contracts.KeepsState."""
+        check_version(self.name, version, self.state_version)
+        first, _ = decode_piece(next(pieces))
+        self._windows = {
+            last_epoch: WindowState() if full else self._windows.get(last_epoch, WindowState())
+            for last_epoch in first["windows"]
+        }
+        for piece in pieces:
+            header, batches = decode_piece(piece)
+            for batch in batches:
+                self._windows[header["window"]].restore(batch, self.new_state)
+
     def new_state(self) -> GroupState:
         """An empty state on the table that is used now."""
         return GroupState(self._layout, self._table)
@@ -118,17 +147,19 @@ class KeyedAggregate:
             self._table = KeyTable(self._layout.key_fields)
 
     def _add_to_window(self, last_epoch: int, state: GroupState) -> None:
-        kept = self._windows.get(last_epoch)
-        if kept is None:
-            self._windows[last_epoch] = state
-        else:
-            kept.merge(state)
+        window = self._windows.get(last_epoch)
+        if window is None:
+            window = self._windows[last_epoch] = WindowState()
+        handed_over = self._handover is not None and not self._handover.done
+        window.add(state, handed_over)
 
     def _close_windows(self, epoch: int) -> list[pa.RecordBatch]:
         """What leaves once `epoch` is over: windows that end with it, none being due before it."""
         batches: list[pa.RecordBatch] = []
         for last_epoch in sorted(last for last in self._windows if last <= epoch):
-            batches.extend(self._leave(last_epoch, self._windows.pop(last_epoch)))
+            if self._handover is not None:
+                self._handover.finish()
+            batches.extend(self._leave(last_epoch, self._windows.pop(last_epoch).whole()))
         return batches
 
     def _leave(self, epoch: int, state: GroupState) -> list[pa.RecordBatch]:
@@ -226,6 +257,12 @@ class AggregateAccumulator:
     def _bound_held(self) -> None:
         if self._held_rows > _HELD_ROWS_LIMIT:
             self.groups()
+
+
+def _pieces(windows: Sequence[int], sealed: Sequence[SealedGroups]) -> Iterator[pa.Buffer]:
+    yield encode_piece({"windows": list(windows)})
+    for layer in sealed:
+        yield from layer.pieces()
 
 
 def _check_names(

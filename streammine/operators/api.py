@@ -19,6 +19,12 @@ What a method returns or yields
     an output of one column, the bare value: one row. A list, generator or other iterable of such
     rows: many rows. Values must fit the declared types; numbers are not read from text and
     fractions are not cut.
+State and snapshots
+    What an Operator keeps between epochs (and a Reducer in windows of several epochs) is saved in
+    snapshots and restored elsewhere after a crash. Cells and plain accumulators are saved as plain data,
+    never pickled; other structures by `serialize` and `deserialize`. Raise `state_version` when what is
+    saved changes its meaning: a snapshot of another version is refused with StateVersionError, unless
+    the class has `migrate`.
 Determinism
     Code is called on whatever batches come, on several slices and again after a crash. So it must
     not read clocks, random numbers, the order of a set or `hash()` of a string, and keep what it
@@ -109,7 +115,8 @@ class Reducer(UserCode):
     get the events in their order, at a cost.
 
     An accumulator of plain data (None, bool, int, float, str, bytes and lists, tuples, dicts, sets
-    of them) travels as it is. For any other, write `serialize` and `deserialize`.
+    of them) travels as it is. For any other, write `serialize` and `deserialize`. Both may be called
+    on another thread while `add` goes on with other accumulators, to save a snapshot.
 
     >>> class Count(Reducer):
     ...     output = {"count": "int64"}
@@ -128,6 +135,8 @@ class Reducer(UserCode):
     """
 
     commutative: ClassVar[bool] = True
+    state_version: ClassVar[int] = 1
+    """Version of what accumulators hold, as snapshots of windows save them."""
 
     def create(self) -> Any:
         """The accumulator of a key that no event has come for."""
@@ -160,13 +169,22 @@ class Reducer(UserCode):
         """The inverse of `serialize`."""
         raise NotImplementedError
 
+    def migrate(self, state: Any, version: int) -> Any:
+        """The accumulator `state` of a snapshot of another `state_version`, in this version.
+
+        Where there is `serialize`, `state` and the result are its bytes. Without this method such a
+        snapshot is refused.
+        """
+        raise NotImplementedError
+
 
 class Operator(UserCode):
     """Keeps state per key; takes the events of an epoch one after the other.
 
-    `state` declares what is kept for each key. Unless `commutative` is True, events come in (time,
-    position) order, whatever the number of slices. Rows leave in the order of the events they were
-    made of, those of `end_epoch` behind them in ascending order of the keys.
+    `state` declares what is kept for each key, in cells: Value, List, Queue, Map, Window. Unless
+    `commutative` is True, events come in (time, position) order, whatever the number of slices. Rows
+    leave in the order of the events they were made of, those of `end_epoch` behind them in ascending
+    order of the keys.
 
     With several inputs, name them: ``ports = ("orders", "payments")``, and write `process_orders`
     and `process_payments` in place of `process`.
@@ -183,6 +201,8 @@ class Operator(UserCode):
 
     commutative: ClassVar[bool] = False
     state: ClassVar[Mapping[str, Cell]] = {}
+    state_version: ClassVar[int] = 1
+    """Version of what the cells, or the bytes of `serialize`, hold."""
     ports: ClassVar[Sequence[str]] = ()
     every_key: ClassVar[bool] = False
     """True: `end_epoch` is called for all keys with state, not only those of the epoch's events.
@@ -211,6 +231,34 @@ class Operator(UserCode):
         """The rows that leave for each key with state when the input is over.
 
         They leave in an epoch of their own, behind the last one that had data.
+        """
+        raise NotImplementedError
+
+    def serialize(self) -> bytes:
+        """What the operator keeps in attributes of its own, instead of in cells.
+
+        For structures that cells can't hold: a sketch, a model, a tree over all keys of the slice.
+        Called between two epochs, and events wait for it, so it should be quick. Equal state should
+        give equal bytes. Don't pickle: what is unpickled can run anything.
+        """
+        raise NotImplementedError
+
+    def deserialize(self, data: bytes, version: int) -> None:
+        """Replace the operator's own structures by what `serialize` gave.
+
+        Called on a new operator before its first event, perhaps several times, of which the last
+        counts. `version` is the class's `state_version`; bytes of another one go through `migrate`.
+        """
+        raise NotImplementedError
+
+    def migrate(self, state: Any, version: int) -> Any:
+        """State out of a snapshot of another `state_version`, as this version has it.
+
+        Called once for each key with a dict of what its cells held, by their names then, as plain
+        data (a Queue is a list, a Window a list of [time, value]); returns such a dict for the cells
+        declared now. Where the class has `serialize`, also called with its bytes; returns bytes that
+        `deserialize` reads. Raise StateVersionError for a version too old. Without this method a
+        snapshot of another version is refused.
         """
         raise NotImplementedError
 

@@ -1,8 +1,10 @@
 """A harness for operators: does one epoch give the same bytes whichever way it arrives?
 
 The epochs are run again and again with their rows shuffled (where order may not matter), cut into
-other batches, split over several combiners and accumulators, and with an Operator's state saved and
-restored in between. A seed makes the trials the same each time.
+other batches, and split over several combiners and accumulators. An operator that keeps state is also
+lost and restored in between, as after a crash: after epochs chosen by chance it is frozen, incrementally
+or in full, goes on with the next epoch while its pieces are made, and a fresh one that is restored from
+the chain of snapshots takes that epoch again. A seed makes the trials the same each time.
 """
 
 from __future__ import annotations
@@ -15,13 +17,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import EpochClose, StatefulOperator
+from streammine.model.contracts import EpochClose, FrozenState, KeepsState, StatefulOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.operators.api import Mapper, Operator, Reducer, UserCode
 from streammine.operators.loading import instance_of
 from streammine.operators.user import adapted
 from streammine.operators.user_mapper import UserMapper
-from streammine.operators.user_operator import UserOperator
 from streammine.operators.user_reducer import UserReducer
 
 Adapter: TypeAlias = Any
@@ -29,6 +30,8 @@ Adapter: TypeAlias = Any
 
 _CUTS = (1, 2, 3, 7, 64, 1000)
 _SEED = 20150401
+_FROZEN, _FULL, _LOST = 0.8, 0.3, 0.6
+"""How often an operator is frozen before an epoch, then in full, then lost and restored."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class _Trial:
         words += ["shuffled"] if self.shuffled else []
         words += [f"{self.parts} combiners"] if self.combined else []
         words += [f"{self.parts} accumulators"] if self.parts > 1 and not self.combined else []
-        words += ["state saved and restored"] if self.restored else []
+        words += ["lost and restored from snapshots"] if self.restored else []
         return ", ".join(words)
 
 
@@ -100,13 +103,16 @@ def _trials(operator: Adapter) -> Iterator[_Trial]:
     # Built-in operators are told when they are made whether they get partials.
     traits = getattr(operator, "traits", None)
     shuffles = (False, True) if traits is not None and traits.commutative else (False,)
+    keeps = isinstance(operator, KeepsState)
     for cut in _CUTS:
         for shuffled in shuffles:
-            yield _Trial(shuffled, cut, 1, False, isinstance(operator, UserOperator))
+            yield _Trial(shuffled, cut, 1, False, False)
+            if keeps:
+                yield _Trial(shuffled, cut, 1, False, True)
             if traits is not None and traits.mergeable:
-                yield _Trial(shuffled, cut, 3, False, False)
+                yield _Trial(shuffled, cut, 3, False, keeps)
             if isinstance(operator, UserReducer) and operator.traits.combinable:
-                yield _Trial(shuffled, cut, 2, True, False)
+                yield _Trial(shuffled, cut, 2, True, keeps)
 
 
 def _run(
@@ -119,30 +125,72 @@ def _run(
     """The output of each epoch, and last of the input's end."""
     operator.prepare()
     outputs = []
-    saved: list[tuple[bytes, bytes | None]] = []
+    snapshots = _Snapshots(fresh)
     for number, rows in enumerate(epochs):
-        arriving = _cut(rows, trial, random)
         close = EpochClose(number, number, EpochDefinition("count", max(1, rows.num_rows)))
-        if isinstance(operator, UserMapper) or hasattr(operator, "apply"):
-            made = [operator.apply(batch).batch for batch in arriving]
-        elif isinstance(operator, StatefulOperator):
-            made = list(_close(operator, arriving, close, trial))
-        else:
-            made = list(operator.run(close, ((0, batch) for batch in arriving)))
-            if trial.restored:
-                saved += [pair for piece in operator.freeze().pieces(2) for pair in piece]
-                operator = fresh()
-                operator.prepare()
-                operator.restore(saved)
-        outputs.append(pa.Table.from_batches(made, operator.output))
+
+        def take(one: Adapter, rows: pa.RecordBatch = rows, close: EpochClose = close) -> pa.Table:
+            return _epoch(one, _cut(rows, trial, random), close, trial)
+
+        if trial.restored and number and random.random() < _FROZEN:
+            frozen = snapshots.freeze(operator, full=random.random() < _FULL)
+            lost = random.random() < _LOST
+            if lost:
+                # what it does now must be seen neither in the pieces nor in the output
+                take(operator)
+            snapshots.write(frozen)
+            if lost:
+                operator = snapshots.restored()
+        outputs.append(take(operator))
     while getattr(operator, "due_epoch", None) is not None:
         due = EpochClose(operator.due_epoch, 0, EpochDefinition("count", 1))
         empty = [operator.accumulator(port) for port in range(len(operator.keys))]
         outputs.append(pa.Table.from_batches(list(operator.close(due, empty)), operator.output))
     if hasattr(operator, "flush"):
-        last = EpochClose(len(epochs) - 1, len(epochs), EpochDefinition("count", 1))
+        last = EpochClose(len(epochs), len(epochs), EpochDefinition("count", 1))
         outputs.append(pa.Table.from_batches(list(operator.flush(last)), operator.output))
     return outputs
+
+
+class _Snapshots:
+    """A chain of snapshots: a full one, and what changed since."""
+
+    def __init__(self, fresh: Callable[[], Adapter]) -> None:
+        self._fresh = fresh
+        self._version = 0
+        self._chain: list[tuple[bool, list[pa.Buffer]]] = []
+
+    def freeze(self, operator: KeepsState, full: bool) -> FrozenState:
+        self._version = operator.state_version
+        return operator.freeze(full)
+
+    def write(self, frozen: FrozenState) -> None:
+        """Make the pieces, as a node does in the background."""
+        if frozen.full:
+            self._chain = []
+        assert self._chain or frozen.full, "the first freeze of an operator must be a full one"
+        self._chain.append((frozen.full, list(frozen.pieces())))
+
+    def restored(self) -> Adapter:
+        """A new operator in the state of the newest snapshot."""
+        operator = self._fresh()
+        operator.prepare()
+        for full, pieces in self._chain:
+            operator.restore(self._version, full, iter(pieces))
+        return operator
+
+
+def _epoch(
+    operator: Adapter, arriving: list[pa.RecordBatch], close: EpochClose, trial: _Trial
+) -> pa.Table:
+    """The output of one epoch."""
+    if isinstance(operator, UserMapper) or hasattr(operator, "apply"):
+        made = [operator.apply(batch).batch for batch in arriving]
+    elif isinstance(operator, StatefulOperator):
+        made = list(_close(operator, arriving, close, trial))
+    else:
+        made = list(operator.run(close, ((0, batch) for batch in arriving)))
+    return pa.Table.from_batches(made, operator.output)
 
 
 def _cut(rows: pa.RecordBatch, trial: _Trial, random: np.random.Generator) -> list[pa.RecordBatch]:

@@ -5,11 +5,15 @@ ascending order, when the group's last epoch is over on all slices. Nothing else
 visible. Its first act is the seal of its generation, written when the first epoch is over: a job
 that fails before that leaves the folder as it found it. See `streammine.model.manifest` for the
 documents.
+
+A snapshot of it holds the records of groups that are not committed; what is committed stands in the
+folder. So a restored committer goes on from the folder's last manifest, which may be ahead of its
+snapshot, and drops the groups that are in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +34,10 @@ from streammine.model.manifest import (
     highest_seal,
     run_of,
 )
+from streammine.operators.frozen import Handover, check_version, decode_piece, encode_piece
 from streammine.operators.sinks import FILE_RECORD, SinkAccumulator
+
+_RECORDS_PER_PIECE = 4096
 
 
 @dataclass
@@ -48,6 +55,8 @@ class CommitOperator:
     OutputError if the store fails, or if another run or a newer committer has taken the folder
     over.
     """
+
+    state_version = 1
 
     def __init__(
         self,
@@ -102,6 +111,8 @@ class CommitOperator:
                 )
             if found.run == seal.run:
                 self._continue(found, names)
+        for number in [number for number in self._groups if self._is_committed(number)]:
+            del self._groups[number]
         self._store.put(self._seal.name, encode_seal(self._seal))
         for name in names:
             run = run_of(name)
@@ -126,6 +137,9 @@ class CommitOperator:
             self._commit(number, epoch.watermark)
         return ()
 
+    def _is_committed(self, number: int) -> bool:
+        return self.last_epoch is not None and number <= self.last_epoch // self._every
+
     def _last_of(self, number: int) -> int:
         return (number + 1) * self._every - 1
 
@@ -149,6 +163,33 @@ class CommitOperator:
     def state_nbytes(self) -> int:
         return sum(256 * len(group.files) for group in self._groups.values())
 
+    def freeze(self, full: bool) -> Handover:
+        """See contracts.KeepsState. All of it each time, as it is little."""
+        records = [
+            {
+                "slice": slice_index,
+                "number": number,
+                "name": file.name,
+                "epochs": list(file.epochs),
+                "rows": list(file.rows),
+                "bytes": file.bytes,
+                "checksum": file.checksum,
+            }
+            for group in self._groups.values()
+            for slice_index, number, file in group.files
+        ]
+        return Handover(True, _pieces(records))
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """See contracts.KeepsState. The store is not touched before the next epoch is over."""
+        check_version(self.name, version, self.state_version)
+        self._groups = {}
+        for piece in pieces:
+            _, batches = decode_piece(piece)
+            for batch in batches:
+                for record in batch.to_pylist():
+                    self._take(record)
+
     def _continue(self, found: Seal, names: list[str]) -> None:
         """Go on from the last manifest of this run's previous committer."""
 
@@ -170,7 +211,7 @@ class CommitOperator:
         numbers = {epoch // self._every for epoch in record["epochs"]}
         assert len(numbers) == 1, f"a file holds epochs of one group, not {record['epochs']}"
         (number,) = numbers
-        if self.last_epoch is not None and number <= self.last_epoch // self._every:
+        if self._is_committed(number):
             return
         group = self._groups.setdefault(number, _Group())
         written = WrittenFile(
@@ -212,3 +253,9 @@ class CommitOperator:
         self.last_epoch = last
         self.rows_committed += manifest.rows
         self.manifests_written += 1
+
+
+def _pieces(records: Sequence[dict[str, Any]]) -> Iterator[pa.Buffer]:
+    for start in range(0, len(records), _RECORDS_PER_PIECE):
+        some = list(records[start : start + _RECORDS_PER_PIECE])
+        yield encode_piece({}, pa.RecordBatch.from_pylist(some, schema=FILE_RECORD))

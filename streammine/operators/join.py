@@ -15,6 +15,13 @@ from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
 from streammine.model.errors import TopologyError
 from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.operators import hash_join
+from streammine.operators.frozen import (
+    Handover,
+    check_version,
+    decode_piece,
+    encode_piece,
+    row_pieces,
+)
 from streammine.operators.hash_join import equal_pairs
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
@@ -30,7 +37,7 @@ Rows = npt.NDArray[np.int32]
 class EquiJoin:
     """Pairs of a left and a right row with equal keys in one window.
 
-    A StatefulOperator that HoldsWindows.
+    A StatefulOperator that HoldsWindows and KeepsState.
 
     Port 0 is the left input, port 1 the right one. A null key equals nothing; -0.0 equals 0.0 and
     NaN equals NaN. The output has ``epoch``, the key columns under their left names, the left
@@ -44,6 +51,7 @@ class EquiJoin:
     traits = Traits(commutative=True, mergeable=True, combinable=False, deterministic=True)
     partial_schema: pa.Schema | None = None
     partial_keys: tuple[str, ...] = ()
+    state_version = 1
 
     def __init__(
         self,
@@ -79,6 +87,7 @@ class EquiJoin:
         self.output = pa.schema(fields)
         self.output_order: tuple[str, ...] = tuple(self.output.names)
         self._windows: dict[int, Sides] = {}
+        self._frozen_counts: dict[int, tuple[int, int]] | None = None
 
     def prepare(self) -> None:
         """Load the kernels, so that the first epoch does not wait for them."""
@@ -123,6 +132,30 @@ class EquiJoin:
             for side in sides
             for batch in side
         )
+
+    def freeze(self, full: bool) -> Handover:
+        """See contracts.KeepsState: the rows of open windows, which only become more."""
+        full = full or self._frozen_counts is None
+        before = {} if full else self._frozen_counts or {}
+        added = []
+        for last, sides in sorted(self._windows.items()):
+            for port, side in enumerate(sides):
+                known = before.get(last, (0, 0))[port]
+                added.append((last, port, side[known:]))
+        self._frozen_counts = {
+            last: (len(left), len(right)) for last, (left, right) in self._windows.items()
+        }
+        return Handover(full, _pieces(sorted(self._windows), added))
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """See contracts.KeepsState."""
+        check_version(self.name, version, self.state_version)
+        first, _ = decode_piece(next(pieces))
+        kept = {} if full else self._windows
+        self._windows = {last: kept.get(last, ([], [])) for last in first["windows"]}
+        for piece in pieces:
+            header, batches = decode_piece(piece)
+            self._windows[header["window"]][header["port"]].extend(batches)
 
     def _joined(self, epoch: int, sides: Sides) -> Iterator[pa.RecordBatch]:
         batches = self._pairs(epoch, sides)
@@ -186,6 +219,14 @@ class JoinSide:
 
     def merge(self, other: JoinSide) -> None:
         self.batches += other.batches
+
+
+def _pieces(
+    windows: Sequence[int], added: Sequence[tuple[int, int, list[pa.RecordBatch]]]
+) -> Iterator[pa.Buffer]:
+    yield encode_piece({"windows": list(windows)})
+    for last, port, batches in added:
+        yield from row_pieces({"window": last, "port": port}, batches)
 
 
 def _whole(side: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

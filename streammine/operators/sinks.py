@@ -7,18 +7,31 @@ is restarted.
 
 A group's last epoch is due as soon as the group has rows, so it is closed on every slice even
 where it is empty itself, and all files of a group are known to the committer by its end.
+
+After which epoch a file is written in the middle of a group follows from the rows alone
+(`content_size`), never from how they were cut into batches. So a restored slice writes after the same
+epochs as the one that was lost, and no row stands both in a file that the lost one had told of and in one
+that the restored one writes later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
 from streammine.model.manifest import checksum
+from streammine.operators.content_size import content_size
 from streammine.operators.file_formats import SUFFIXES, encode_file, require_writable
+from streammine.operators.frozen import (
+    Handover,
+    check_version,
+    decode_piece,
+    encode_piece,
+    row_pieces,
+)
 
 FILE_RECORD = pa.schema(
     [
@@ -34,7 +47,7 @@ FILE_RECORD = pa.schema(
 """What sink slices tell the committer: `number` counts a slice's files; see `SinkOperator`."""
 
 FILE_BYTES = 256 << 20
-"""Rows in memory, in bytes, above which a file is written in the middle of a group."""
+"""Size of the rows in memory (`content_size`) from which on files are written inside a group."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,8 @@ class SinkOperator:
     Raises TopologyError if the format can't hold the columns, OutputError if the store fails.
     """
 
+    state_version = 1
+
     def __init__(
         self, settings: SinkSettings, store: Store, slice_index: int, generation: int
     ) -> None:
@@ -104,6 +119,8 @@ class SinkOperator:
         self._epochs: list[int] = []
         self._rows: list[int] = []
         self._nbytes = 0
+        self._content_bytes = 0
+        self._frozen_batches: int | None = None
 
     def prepare(self) -> None:
         """Nothing to load."""
@@ -124,7 +141,7 @@ class SinkOperator:
         if rows.batches:
             self._take(epoch.epoch, rows)
         over = (epoch.epoch + 1) % self._settings.every == 0
-        if not over and self._nbytes < self._settings.file_bytes:
+        if not over and self._content_bytes < self._settings.file_bytes:
             return ()
         records = self._write()
         return [pa.RecordBatch.from_pylist(records, schema=FILE_RECORD)] if records else ()
@@ -141,24 +158,55 @@ class SinkOperator:
     def state_nbytes(self) -> int:
         return self._nbytes
 
+    def freeze(self, full: bool) -> Handover:
+        """See contracts.KeepsState: rows that are in no file yet, and the number of files."""
+        # None: nothing was frozen since the last file, so rows frozen before are in files now
+        known = self._frozen_batches
+        first = {
+            "files": self._files,
+            "epochs": list(self._epochs),
+            "rows": list(self._rows),
+            "goes_on": known is not None and not full,
+        }
+        added = self._batches[known if first["goes_on"] else 0 :]
+        self._frozen_batches = len(self._batches)
+        return Handover(not first["goes_on"], _pieces(first, added))
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """See contracts.KeepsState."""
+        check_version(self.name, version, self.state_version)
+        first, _ = decode_piece(next(pieces))
+        if not first["goes_on"]:
+            self._batches, self._nbytes, self._content_bytes = [], 0, 0
+        self._files, self._epochs, self._rows = first["files"], first["epochs"], first["rows"]
+        for piece in pieces:
+            _, batches = decode_piece(piece)
+            self._hold(batches)
+
+    def _hold(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches += batches
+        self._nbytes += sum(int(batch.nbytes) for batch in batches)
+        self._content_bytes += sum(map(content_size, batches))
+
     def _take(self, epoch: int, rows: SinkAccumulator) -> None:
-        self._batches += rows.batches
+        self._hold(rows.batches)
         self._epochs.append(epoch)
         self._rows.append(sum(batch.num_rows for batch in rows.batches))
-        self._nbytes += rows.nbytes
 
     def _write(self) -> list[dict[str, object]]:
         """Write what is in memory: one file, or several of about `file_bytes` each."""
         if not self._batches:
             return []
         table = pa.Table.from_batches(self._batches).cast(self._settings.columns)
-        pieces = max(1, -(-self._nbytes // self._settings.file_bytes))
+        pieces = max(1, -(-self._content_bytes // self._settings.file_bytes))
         length = -(-table.num_rows // pieces)
         records = []
         for start in range(0, table.num_rows, length):
             epochs, rows = self._counts(start, min(start + length, table.num_rows))
             records.append(self._write_file(table.slice(start, length), epochs, rows))
-        self._batches, self._epochs, self._rows, self._nbytes = [], [], [], 0
+        self._batches, self._epochs, self._rows = [], [], []
+        self._nbytes = self._content_bytes = 0
+        self._frozen_batches = None
         return records
 
     def _counts(self, start: int, end: int) -> tuple[list[int], list[int]]:
@@ -193,3 +241,8 @@ class SinkOperator:
             "bytes": data.size,
             "checksum": checksum(data),
         }
+
+
+def _pieces(first: dict[str, object], batches: Sequence[pa.RecordBatch]) -> Iterator[pa.Buffer]:
+    yield encode_piece(first)
+    yield from row_pieces({}, batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,16 @@ class DeadLetters:
         """Take over the letters of another collection."""
         self._reasons += other._reasons
         self._texts += other._texts
+
+    def since(self, count: int) -> list[tuple[str, str]]:
+        """Reason and text of all letters but the first `count`."""
+        return list(zip(self._reasons[count:], self._texts[count:], strict=True))
+
+    def restore(self, letters: Iterable[Sequence[str]]) -> None:
+        """Take in what `since` gave."""
+        for reason, text in letters:
+            self._reasons.append(reason)
+            self._texts.append(text)
 
     def take(self) -> DeadRows | None:
         """What was collected since the last call, or None."""

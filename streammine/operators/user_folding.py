@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from operator import length_hint
 from typing import Any
 
@@ -14,6 +15,7 @@ from streammine.operators.api import Reducer
 from streammine.operators.plain_data import (
     NotPlainError,
     decode,
+    encode,
     encode_all_canonical,
     encode_canonical,
 )
@@ -59,6 +61,8 @@ class Folding:
     def __init__(self, plan: FoldPlan) -> None:
         self._plan = plan
         self.dead = DeadLetters()
+        self.watch: Callable[[IntArray], None] | None = None
+        """Called with the groups that are about to change."""
         self._clear()
 
     def _clear(self) -> None:
@@ -78,6 +82,11 @@ class Folding:
         return fixed + (self._bytes_in if grows else 0)
 
     @property
+    def partial_schema(self) -> pa.Schema:
+        """Keys, and the encoded accumulator."""
+        return self._plan.partial_schema
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing came in."""
         return self._groups.size == 0
@@ -92,6 +101,8 @@ class Folding:
             self._merge(ids, self._decoded(batch))
             return
         ids, first_rows = self._groups.ids(columns, batch.num_rows)
+        if self.watch is not None:
+            self.watch(ids)
         opened: set[int] = set()
         if self._plan.failures.dead_letter:
             opened.update(range(len(self._accumulators), self._groups.size))
@@ -114,6 +125,8 @@ class Folding:
         self._shares_events = False
         ids, columns, accumulators = other.ordered()
         mine, _ = self._groups.ids(columns, len(ids))
+        if self.watch is not None:
+            self.watch(mine)
         self._merge(mine, iter(accumulators))
 
     def ordered(self) -> tuple[IntArray, list[pa.Array], list[Any]]:
@@ -124,6 +137,48 @@ class Folding:
             used = every[~np.isin(every, list(self._unused))]
         ids, columns = self._groups.ordered(used)
         return ids, columns, list(map(self._accumulators.__getitem__, ids.tolist()))
+
+    def used_groups(self) -> list[int]:
+        """Ids of the groups that would leave."""
+        return [group for group in range(self._groups.size) if group not in self._unused]
+
+    def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
+        """Makes the key columns of the groups known now, by id; may run on another thread."""
+        return self._groups.keys_as_of_now()
+
+    def saved(self, group: int) -> bytes:
+        """The accumulator of a group for a snapshot. Raises UserCodeError."""
+        accumulator = self._accumulators[group]
+        if self._plan.serializes:
+            return self._serialized(accumulator, lambda: f"accumulator: {accumulator!r:.200}")
+        try:
+            # dicts keep their order here, as what the user's code makes of it must not change
+            return encode(accumulator)
+        except NotPlainError as error:
+            message = f"is missing: an accumulator holds what can't be saved by itself: {error}"
+            content = f"accumulator: {accumulator!r:.200}"
+            raise self._plan.failures.wrong("serialize", message, content) from error
+
+    def restore(self, rows: pa.RecordBatch, migrate: Callable[[Any], Any] | None) -> None:
+        """Take in saved accumulators with their keys (`partial_schema`) in place of older ones.
+
+        `migrate` gets the accumulator, or its bytes where the Reducer serializes, and returns such.
+        Raises UserCodeError.
+        """
+        self._shares_events = False
+        self._bytes_in += int(rows.nbytes)
+        columns = rows.columns[:-1]
+        ids, _ = self._groups.ids(columns, rows.num_rows)
+        serializes = self._plan.serializes
+        for group, data in zip(ids.tolist(), rows.column(len(columns)).to_pylist(), strict=True):
+            content: Any = data if serializes else decode(data)
+            if migrate is not None:
+                content = migrate(content)
+            accumulator = self._deserialized(content) if serializes else content
+            if group < len(self._accumulators):
+                self._accumulators[group] = accumulator
+            else:
+                self._accumulators.append(accumulator)
 
     def partials(self) -> pa.RecordBatch:
         """See contracts.Combiner. Raises UserCodeError."""
@@ -237,7 +292,10 @@ class Folding:
 
     def _encoded(self, accumulators: list[Any], columns: list[pa.Array]) -> list[bytes]:
         if self._plan.serializes:
-            return [self._serialized(value, columns, row) for row, value in enumerate(accumulators)]
+            return [
+                self._serialized(value, partial(self._key_text, columns, row))
+                for row, value in enumerate(accumulators)
+            ]
         try:
             return encode_all_canonical(accumulators)
         except NotPlainError as error:
@@ -247,15 +305,14 @@ class Folding:
                 "serialize", message, self._key_text(columns, row)
             ) from error
 
-    def _serialized(self, accumulator: Any, columns: list[pa.Array], row: int) -> bytes:
+    def _serialized(self, accumulator: Any, content: Callable[[], str]) -> bytes:
         try:
             data: Any = self._plan.code.serialize(accumulator)
         except Exception as error:
-            text = self._key_text(columns, row)
-            raise self._plan.failures.raised("serialize", error, text) from error
+            raise self._plan.failures.raised("serialize", error, content()) from error
         if not isinstance(data, bytes):
             message = f"returned {type(data).__name__}; right is bytes"
-            raise self._plan.failures.wrong("serialize", message, self._key_text(columns, row))
+            raise self._plan.failures.wrong("serialize", message, content())
         return data
 
     def _key_text(self, columns: list[pa.Array], row: int) -> str:

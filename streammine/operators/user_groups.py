@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,10 @@ class KeyGroups:
     @property
     def nbytes(self) -> int:
         return 0 if self._index is None else self._index.nbytes
+
+    def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
+        """Makes the key columns of the groups known now, by id; may run on another thread."""
+        return list if self._index is None else self._index.keys_as_of_now()
 
     def ids(self, columns: Sequence[pa.Array], rows: int) -> tuple[IntArray, IntArray]:
         """Group of each row, and the first row of each group that is new, in the order of ids."""

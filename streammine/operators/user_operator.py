@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
 from typing import Any
 
@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, EpochClose, Traits
+from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.operators.aggregates.key_order import load_kernels, order_of
 from streammine.operators.api import Context, Operator, overrides
+from streammine.operators.frozen import Handover
 from streammine.operators.kernels import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.rows import (
@@ -27,7 +29,8 @@ from streammine.operators.rows import (
     joined,
     materialized,
 )
-from streammine.operators.state import Frozen, Key, KeyState, StateStore
+from streammine.operators.state import Key, KeyState
+from streammine.operators.state_store import StateStore
 from streammine.operators.user_errors import Failures
 from streammine.operators.user_groups import (
     KeyGroups,
@@ -38,6 +41,7 @@ from streammine.operators.user_groups import (
     shown_keys,
 )
 from streammine.operators.user_order import EPOCH_END, INPUT_END, OutputOrder
+from streammine.operators.user_state import UserState
 
 _OUTPUT_ROWS = 65_536
 
@@ -67,7 +71,7 @@ class _OpenKeys:
 
 
 class UserOperator:
-    """The SequentialOperator for an Operator.
+    """The SequentialOperator for an Operator; it KeepsState.
 
     `run` may be given hidden columns besides the visible ones. It emits `output`, and behind it the
     columns `hidden` if `carries_order` is set, which needs the inputs' order columns in the
@@ -116,7 +120,8 @@ class UserOperator:
         ]
         self._writer = RowWriter(self.output)
         self._failures = Failures(code, self.context, dead_letter)
-        self._store = StateStore(code.state)
+        self._store = StateStore(code.state, name)
+        self._state = UserState(code, self._failures, name)
         self._closes_epochs = overrides(code, "end_epoch")
         self.every_key = code.every_key and self._closes_epochs
         self._closes_input = overrides(code, "end_input")
@@ -157,7 +162,10 @@ class UserOperator:
             for port, batch in bag:
                 output += self._process_pieces(port, batch, opened)
         touched = opened.keys
+        self._store.end_epoch(epoch.epoch, epoch.definition, touched)
         if self._closes_epochs:
+            if self.every_key:
+                self._store.drop_expired(self._store.keys())
             chosen = self._store.keys() if self.every_key else touched
             output.append(self._close_keys("end_epoch", EPOCH_END, chosen, epoch))
             touched = chosen
@@ -169,6 +177,7 @@ class UserOperator:
         if not self._closes_input:
             return []
         self._enter(epoch)
+        self._store.drop_expired(self._store.keys())
         keys = self._store.keys()
         output = self._close_keys("end_input", INPUT_END, keys, epoch)
         self._store.forget_fresh(keys)
@@ -182,17 +191,33 @@ class UserOperator:
     def state_nbytes(self) -> int:
         return self._store.nbytes
 
-    def freeze(self) -> Frozen:
-        """The state that changed since the last freeze, at an epoch boundary."""
-        return self._store.freeze()
+    @property
+    def state_version(self) -> int:
+        """The user's own number for what the state holds."""
+        return self._state.version
 
-    def restore(self, pairs: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Apply what freezes gave, oldest first."""
-        self._store.restore(pairs)
+    def freeze(self, full: bool) -> Handover:
+        """See contracts.KeepsState. Raises UserCodeError where the user's `serialize` fails."""
+        return self._state.freeze(self._store, full)
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """See contracts.KeepsState. Raises StateVersionError, UserCodeError."""
+        self._state.restore(self._store, version, full, pieces)
 
     def _enter(self, epoch: EpochClose) -> None:
         self.context.epoch, self.context.watermark = epoch.epoch, epoch.watermark
         self.context.window = epoch.definition.window(epoch.epoch)
+        if self._store.windows:
+            self._check_windows(epoch.definition)
+            self._store.begin_epoch(epoch.epoch, epoch.definition)
+
+    def _check_windows(self, definition: EpochDefinition) -> None:
+        for name, cell in self._store.windows:
+            if cell.microseconds is not None and definition.kind != "time":
+                raise TopologyError(
+                    f"operator '{self.name}': state '{name}' is {cell!r}, but the epochs count rows; "
+                    "use Window(epochs=...), or epochs by time"
+                )
 
     def _process_pieces(
         self, port: int, batch: pa.RecordBatch, opened: _OpenKeys

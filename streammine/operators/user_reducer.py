@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from streammine.model.contracts import Accumulator, DeadRows, EpochClose, Traits
 from streammine.model.errors import TopologyError
 from streammine.operators.aggregates.key_order import load_kernels
 from streammine.operators.api import Context, Reducer, overrides
+from streammine.operators.frozen import Handover
 from streammine.operators.kernels import warm_up
 from streammine.operators.rows import (
     EventReader,
@@ -23,6 +24,8 @@ from streammine.operators.rows import (
 from streammine.operators.user_errors import Failures
 from streammine.operators.user_folding import Folding, FoldPlan
 from streammine.operators.user_groups import key_fields, python_keys, shown_keys
+from streammine.operators.user_state import UserState
+from streammine.operators.user_windows import ReducerWindows
 from streammine.operators.windows import TumblingWindow
 
 EPOCH_COLUMN = "epoch"
@@ -47,7 +50,7 @@ class BatchBag:
 
 
 class UserReducer:
-    """The StatefulOperator for a Reducer.
+    """The StatefulOperator for a Reducer; it HoldsWindows and KeepsState.
 
     Output: `epoch` (int64, the last epoch of the window), the key columns, the columns of `finish`;
     in canonical order of the keys, several rows of a key in the order that `finish` gave them.
@@ -107,7 +110,8 @@ class UserReducer:
         )
         self._writer = RowWriter(finished)
         self._window = TumblingWindow(window_epochs)
-        self._windows: dict[int, Folding] = {}
+        self._windows = ReducerWindows(self._plan)
+        self._state = UserState(code, self._failures, name)
 
     def locate(self, slice_index: int, epoch: int) -> None:
         """See contracts.RunsUserCode."""
@@ -134,20 +138,19 @@ class UserReducer:
         (accumulator,) = accumulators
         last = self._window.last_epoch(epoch.epoch)
         if isinstance(accumulator, BatchBag):
-            for batch in accumulator.batches:
-                self._windows.setdefault(last, Folding(self._plan)).add(batch)
+            self._windows.add_batches(last, accumulator.batches)
         else:
             assert isinstance(accumulator, Folding), accumulator
-            self._add_to_window(last, accumulator)
+            self._windows.add(last, accumulator)
         output: list[pa.RecordBatch] = []
-        for over in sorted(window for window in self._windows if window <= epoch.epoch):
-            output += self._finished(over, epoch, self._windows.pop(over))
+        for over, folding in self._windows.take_closed(epoch.epoch):
+            output += self._finished(over, epoch, folding)
         return output
 
     @property
     def due_epoch(self) -> int | None:
         """The end of the first open window."""
-        return min(self._windows, default=None)
+        return self._windows.first
 
     def take_dead(self) -> DeadRows | None:
         """Events that failed since the last call, once their epoch is closed."""
@@ -155,14 +158,20 @@ class UserReducer:
 
     @property
     def state_nbytes(self) -> int:
-        return sum(folding.nbytes for folding in self._windows.values())
+        return self._windows.nbytes
 
-    def _add_to_window(self, last: int, folding: Folding) -> None:
-        kept = self._windows.get(last)
-        if kept is not None:
-            kept.merge(folding)
-        elif not folding.is_empty:
-            self._windows[last] = folding
+    @property
+    def state_version(self) -> int:
+        """The user's own number for what the accumulators hold."""
+        return self._state.version
+
+    def freeze(self, full: bool) -> Handover:
+        """See contracts.KeepsState: the accumulators of open windows."""
+        return self._windows.freeze(full)
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """See contracts.KeepsState. Raises StateVersionError, UserCodeError."""
+        self._windows.restore(full, pieces, self._state.migration(version))
 
     def _enter(self, epoch: EpochClose, last: int) -> None:
         """Complete the context for the window that ends with epoch `last`."""

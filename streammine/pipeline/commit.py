@@ -6,9 +6,6 @@ in the folder goes first, its manifest before all.
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +26,7 @@ from streammine.model.epoch_log import (
     segment_name,
 )
 from streammine.model.preparation import PrepareRequest
+from streammine.pipeline.dead_letters import dead_letters
 from streammine.pipeline.raw_files import Unit
 from streammine.pipeline.row_numbers import RowNumbers
 from streammine.pipeline.segments import WrittenSegment
@@ -36,21 +34,20 @@ from streammine.pipeline.staging import plain_schema
 from streammine.pipeline.storage import Folder
 
 IntArray = npt.NDArray[np.int64]
-_READ_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class LogParts:
     """What the tasks made. `rows_read` goes with `units`; `dead_names` are staged files in row
-    order.
+    order, `dead_epochs` (int64) the epochs of the letters in them.
 
     `segments` and `cells` ((epoch, partition, rows), int64) are those of each range, in order.
     """
 
     units: list[Unit]
     rows_read: list[int]
-    rows_dead: int
     dead_names: list[str]
+    dead_epochs: IntArray
     numbers: RowNumbers
     segments: list[list[WrittenSegment]]
     cells: list[IntArray]
@@ -61,12 +58,14 @@ def commit(output: Folder, staging: Folder, request: PrepareRequest, parts: LogP
     _clear(output, staging)
     partitions, moves = _partitions(parts.segments, request.partitions)
     output.adopt(staging, moves)
-    dead_letters_digest = output.write(DEAD_LETTERS_NAME, _dead_letters(staging, parts))
+    letters = dead_letters(staging, parts.dead_names, parts.units, parts.numbers, parts.dead_epochs)
+    dead_letters_digest = output.write(DEAD_LETTERS_NAME, letters)
+    rows_dead = len(parts.dead_epochs)
     epochs = _epochs(parts.cells, request.partitions)
     epochs_digest = output.write(EPOCHS_NAME, [_arrow_file(epochs)])
     rows_used = sum(partition.rows for partition in partitions)
     rows_read = sum(parts.rows_read)
-    assert rows_read == rows_used + parts.rows_dead, "no row is lost"
+    assert rows_read == rows_used + rows_dead, "no row is lost"
     numbers = epochs.column("epoch")
     manifest = Manifest(
         source_schema=plain_schema(request.schema).serialize().to_pybytes().hex(),
@@ -74,7 +73,7 @@ def commit(output: Folder, staging: Folder, request: PrepareRequest, parts: LogP
         order=_order(request),
         rows_read=rows_read,
         rows_used=rows_used,
-        rows_dead=parts.rows_dead,
+        rows_dead=rows_dead,
         epochs=epochs.num_rows,
         first_epoch=numbers[0].as_py() if epochs.num_rows else None,
         last_epoch=numbers[-1].as_py() if epochs.num_rows else None,
@@ -126,30 +125,6 @@ def _partitions(
         Partition(rows=sum(each.rows for each in mine), segments=tuple(mine)) for mine in segments
     )
     return partitions, moves
-
-
-def _dead_letters(staging: Folder, parts: LogParts) -> Iterator[bytes]:
-    """The dead letters of all tasks, by position, with the numbers that rows have in their
-    files."""
-    if not parts.rows_dead:
-        return
-    corrected = {
-        unit.path: unit.file for unit in parts.units if unit.file in parts.numbers.corrections
-    }
-    for name in parts.dead_names:
-        with staging.open_stream(name) as file:
-            if not corrected:
-                while piece := file.read(_READ_BYTES):
-                    yield piece
-                continue
-            for line in io.BufferedReader(file):
-                letter = json.loads(line)
-                number = corrected.get(letter["file"])
-                if number is not None:
-                    rows = np.array([letter["row"]], dtype=np.int64)
-                    files = np.array([number], dtype=np.int32)
-                    letter["row"] = int(parts.numbers.corrected(files, rows)[0])
-                yield (json.dumps(letter, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def _epochs(cells: list[IntArray], partitions: int) -> pa.RecordBatch:

@@ -47,12 +47,13 @@ from streammine.model.preparation import (
 from streammine.pipeline.cells import EpochTable
 from streammine.pipeline.chunk_index import ChunkIndex
 from streammine.pipeline.commit import LogParts, commit
+from streammine.pipeline.dead_letters import UnitTimes, epochs_by_count, epochs_by_time
 from streammine.pipeline.merging import RangeMerge
 from streammine.pipeline.ordering import SortKey
 from streammine.pipeline.raw_files import Unit, tasks_of, units_of
 from streammine.pipeline.row_numbers import RowNumbers
 from streammine.pipeline.segments import SegmentWriter, WrittenSegment
-from streammine.pipeline.session import ProgressListener, run_tasks, start_session
+from streammine.pipeline.session import ProgressListener, run_tasks, start_session, stop_session
 from streammine.pipeline.staging import CHUNK_FIELDS, DEAD_COLUMN, plain_schema, stage
 from streammine.pipeline.storage import Folder
 from streammine.pipeline.task_results import array, task_result, unpacked
@@ -79,7 +80,7 @@ def prepare(request: PrepareRequest, listener: ProgressListener) -> PrepareRepor
             try:
                 parts = _parts(session, request, staging, listener)
             finally:
-                session.stop()
+                stop_session(session)
         manifest = commit(output, staging, request, parts)
     except OSError as error:
         raise OutputError(f"epoch log {request.output} can't be written: {error}") from None
@@ -122,8 +123,8 @@ def _parts(
     return LogParts(
         units=units,
         rows_read=rows_read,
-        rows_dead=sum(int(each["dead"]) for each in counts),
         dead_names=[answer["dead_name"] for answer in answers],
+        dead_epochs=_dead_epochs(request, units, answers, written),
         numbers=numbers,
         segments=[[WrittenSegment(**each) for each in answer["segments"]] for answer in written],
         cells=[array(answer["cells"], 3) for answer in written],
@@ -175,11 +176,18 @@ class _RangeTask:
         rank = merge.first_rank()
         schema = plain_schema(self._request.schema)
         with SegmentWriter(folder, f"segment-{task:06d}-{attempt}", schema) as writer:
+            dead = [np.zeros((0, 3), np.int64)]
             for table in merge.tables():
-                self._write_rows(writer, self._numbered(table), rank)
+                numbered = self._numbered(table)
+                dead.append(_dead_places(numbered, rank))
+                self._write_rows(writer, self._ordered(numbered, rank), rank)
                 rank += table.num_rows
             segments, cells = writer.close()
-        return {"segments": [asdict(each) for each in segments], "cells": cells}
+        return {
+            "segments": [asdict(each) for each in segments],
+            "cells": cells,
+            "dead": np.concatenate(dead),
+        }
 
     def _numbered(self, table: pa.Table) -> pa.Table:
         if not self._numbers.corrections:
@@ -188,6 +196,17 @@ class _RangeTask:
         numbers = pa.array(self._numbers.corrected(files, rows))
         return table.set_column(table.schema.get_field_index(ROW_COLUMN), ROW_COLUMN, numbers)
 
+    def _ordered(self, table: pa.Table, rank: int) -> pa.Table:
+        """Rows of interleaved files have their number in that order as their position."""
+        if self._request.merge_by is None or self._request.epoch.kind == "time":
+            return table
+        files = pa.array(np.zeros(table.num_rows, np.int32))
+        rows = pa.array(np.arange(rank, rank + table.num_rows, dtype=np.int64))
+        names = table.schema.names
+        return table.set_column(names.index(FILE_COLUMN), FILE_COLUMN, files).set_column(
+            names.index(ROW_COLUMN), ROW_COLUMN, rows
+        )
+
     def _write_rows(self, writer: SegmentWriter, table: pa.Table, rank: int) -> None:
         some_dead = pc.any(table.column(DEAD_COLUMN)).as_py()
         for run in self._epochs.runs(rank, table.num_rows):
@@ -195,6 +214,35 @@ class _RangeTask:
             if some_dead:
                 rows = rows.filter(pc.invert(rows.column(DEAD_COLUMN)))
             writer.add(run, rows)
+
+
+def _dead_places(table: pa.Table, rank: int) -> IntArray:
+    """(file, row, place in the order of all rows) of the dead rows, which are staged where epochs
+    count rows."""
+    dead = np.flatnonzero(table.column(DEAD_COLUMN).to_numpy())
+    files = table.column(FILE_COLUMN).to_numpy()[dead].astype(np.int64)
+    return np.column_stack([files, table.column(ROW_COLUMN).to_numpy()[dead], rank + dead])
+
+
+def _dead_epochs(
+    request: PrepareRequest,
+    units: Sequence[Unit],
+    answers: Sequence[dict[str, Any]],
+    written: Sequence[dict[str, Any]],
+) -> IntArray:
+    """The epochs of the dead letters, in the order in which they were staged."""
+    definition = request.epoch.definition
+    if definition.kind == "count":
+        return epochs_by_count([array(each["dead"], 3) for each in written], definition.length)
+    times: list[UnitTimes] = []
+    for answer in answers:
+        ends = np.cumsum([count["dead"] for count in answer["counts"]])
+        parts = np.split(array(answer["reached"]), ends[:-1])
+        times += [
+            UnitTimes(count["first"], count["latest"], part)
+            for count, part in zip(answer["counts"], parts, strict=True)
+        ]
+    return epochs_by_time(units, times, definition)
 
 
 def _epoch_table(

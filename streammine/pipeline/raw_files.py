@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from streammine.model.contracts import DeadRows
 from streammine.model.errors import InputError
 from streammine.model.formats import RawFormat, parse
+from streammine.model.locations import without_options
 from streammine.model.preparation import FormatSettings, PrepareRequest, RawFile
 from streammine.pipeline.storage import file_system
 
@@ -146,7 +147,8 @@ def blocks_of(unit: Unit, settings: FormatSettings, schema: pa.Schema) -> Iterat
 
 
 def _compression(path: str) -> str | None:
-    return next((name for end, name in _COMPRESSIONS.items() if path.lower().endswith(end)), None)
+    plain = without_options(path)[0].lower()
+    return next((name for end, name in _COMPRESSIONS.items() if plain.endswith(end)), None)
 
 
 def _open(unit: Unit) -> LineRange:

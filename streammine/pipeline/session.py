@@ -13,10 +13,11 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext, TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -27,6 +28,8 @@ from streammine.model.preparation import PrepareProgress
 ATTEMPTS = 4
 """A task that dies is run again until it has had so many attempts (Spark's own default on
 clusters)."""
+
+GONE = "it was killed, or memory ran out: free some memory, or take fewer cores (local[2])"
 
 _PROGRESS_SECONDS = 0.5
 _LOGGING = """
@@ -87,11 +90,19 @@ def start_session(master: str, scratch: Path) -> SparkSession:
                 str(scratch / package.name), "zip", package.parent, package.name
             )
             session.sparkContext.addPyFile(archive)
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise ClusterError(f"Spark's Java process ended while it started; {GONE}") from error
     except (PySparkException, Py4JError, OSError) as error:
         raise ClusterError(
             f"Spark can't be started on master {master}: {_reason(str(error))}"
         ) from error
     return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """End the session; one whose Java process is gone has ended already."""
+    with suppress(Py4JError, ConnectionError):
+        session.stop()
 
 
 def _with_attempts(master: str) -> str:
@@ -128,8 +139,12 @@ def run_tasks(
     try:
         with _Progress(session.sparkContext, step, count, listener):
             rows = frame.collect()
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise ClusterError(f"Spark's Java process ended in step '{step}'; {GONE}") from error
     except (PySparkException, Py4JError) as error:
         reason = _reason(str(error))
+        if "PYTHON_VERSION_MISMATCH" in reason:
+            reason += f"; set PYSPARK_PYTHON to a Python like {sys.executable} on every worker"
         if "ModuleNotFoundError" in reason:
             reason += "; the tasks' Python (PYSPARK_PYTHON) needs what streammine depends on"
         raise ClusterError(f"step '{step}' failed {ATTEMPTS} times on Spark: {reason}") from error
@@ -174,7 +189,12 @@ class _Progress:
     def _watch(self) -> None:
         told = 0
         while not self._over.wait(_PROGRESS_SECONDS):
-            stages = [self._tracker.getStageInfo(at) for at in self._tracker.getActiveStageIds()]
+            try:
+                active = self._tracker.getActiveStageIds()
+                stages = [self._tracker.getStageInfo(at) for at in active]
+            except (Py4JError, ConnectionError):
+                # Java is gone, which whoever waits for the result learns, too.
+                return
             done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
             if told < done < self._total:
                 told = done

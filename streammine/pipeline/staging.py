@@ -25,6 +25,7 @@ from streammine.model.contracts import DeadRows
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
 from streammine.model.preparation import PrepareRequest
+from streammine.model.source_order import reached_at
 from streammine.pipeline.ordering import SortKeys, event_times, merge_keys, running_maximum
 from streammine.pipeline.raw_files import Block, Unit, blocks_of
 from streammine.pipeline.storage import Folder, HashedFile
@@ -76,10 +77,12 @@ def _numpy(batch: pa.RecordBatch, name: str) -> IntArray:
 
 @dataclass
 class UnitCount:
-    """Rows of a unit."""
+    """Rows of a unit, and for time epochs its first and latest usable time (microseconds)."""
 
     read: int = 0
     dead: int = 0
+    first: int = BEGINNING
+    latest: int = BEGINNING
 
 
 @dataclass
@@ -87,13 +90,15 @@ class Staged:
     """What a task staged. `chunks` is an int64 matrix of CHUNK_FIELDS columns.
 
     `epochs` and `rows` (int64) count the usable rows per time epoch; both are empty for count
-    epochs.
+    epochs. `reached` (int64, time epochs only): for each dead row the latest usable time before it in
+    its unit, or BEGINNING.
     """
 
     counts: list[UnitCount] = field(default_factory=list)
     chunks: IntArray = field(default_factory=lambda: np.zeros((0, CHUNK_FIELDS), np.int64))
     epochs: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     rows: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    reached: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def stage(
@@ -109,21 +114,28 @@ def stage(
         folder.create(dead_name, xxhash.xxh3_64()) as dead_file,
     ):
         writer = _ChunkWriter(file, request)
+        reached = [staged.reached]
         for unit in units:
             count = UnitCount()
             staged.counts.append(count)
-            for batch in _staged_batches(unit, request, count, dead_file):
+            for batch in _staged_batches(unit, request, count, dead_file, reached):
                 writer.add(batch)
         writer.close()
+    staged.reached = np.concatenate(reached)
     staged.chunks = writer.index()
     staged.epochs, staged.rows = writer.histogram()
     return staged
 
 
 def _staged_batches(
-    unit: Unit, request: PrepareRequest, count: UnitCount, dead_file: HashedFile
+    unit: Unit,
+    request: PrepareRequest,
+    count: UnitCount,
+    dead_file: HashedFile,
+    reached: list[IntArray],
 ) -> Iterator[pa.RecordBatch]:
-    """The unit's rows in their order, with hidden columns; its dead letters go to `dead_file`."""
+    """The unit's rows in their order, with hidden columns; its dead letters go to `dead_file`, and
+    the times before them to `reached`."""
     highest = BEGINNING
     columns = plain_schema(request.schema)
     for block in blocks_of(unit, request.format, columns):
@@ -144,6 +156,7 @@ def _staged_batches(
             else:
                 key = np.zeros(block.raw_rows, dtype=np.int64)
         else:
+            reached.append(_reached(block, key, usable, dead, count))
             indices = np.flatnonzero(usable)
             numbers, key = numbers[indices], key[indices]
             alive = np.ones(len(indices), dtype=np.bool_)
@@ -152,6 +165,24 @@ def _staged_batches(
         count.dead += len(dead)
         if len(rows):
             yield _with_hidden(_taken(block.batch, indices, alive), key, unit.file, rows, ~alive)
+
+
+def _reached(
+    block: Block,
+    times: IntArray,
+    usable: npt.NDArray[np.bool_],
+    dead: list[tuple[int, str, str]],
+    count: UnitCount,
+) -> IntArray:
+    """The latest usable time of the unit up to each of the block's dead rows; `count` goes on."""
+    numbers = np.array([number for number, _, _ in dead], dtype=np.int64)
+    before = count.latest
+    highest = running_maximum(times, usable, before)
+    if bool(usable.any()):
+        if count.first == BEGINNING:
+            count.first = int(times[usable][0])
+        count.latest = int(highest[-1])
+    return reached_at(numbers, block.rows, highest, before)
 
 
 def _keys(block: Block, request: PrepareRequest) -> tuple[IntArray, npt.NDArray[np.bool_]]:

@@ -17,6 +17,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.fs
 
+from streammine.model.locations import below
+
 _MOVES_AT_ONCE = 16
 
 
@@ -47,7 +49,7 @@ class Folder:
         return f"{self._path}/{name}"
 
     def below(self, name: str) -> Folder:
-        return Folder(f"{self.location}/{name}")
+        return Folder(below(self.location, name))
 
     def make(self) -> None:
         self._system.create_dir(self._path, recursive=True)

@@ -22,7 +22,7 @@ from streammine.model.coordination import (
 )
 from streammine.model.errors import ClusterError
 from streammine.model.job import JobOutcome, JobSpec
-from streammine.model.job_codec import decode_outcome, decode_spec, encode_spec
+from streammine.model.job_codec import decode_outcome, decode_plan, decode_spec, encode_spec
 from streammine.runtime.cluster import ClusterAddress
 from streammine.runtime.control_client import ControlClient
 from streammine.runtime.coordinator import Coordinator
@@ -30,6 +30,9 @@ from streammine.runtime.coordinator import Coordinator
 JOIN_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.25
+HEARD_SECONDS = 2.0
+"""A node that says nothing for so long is not waited for."""
+
 EVENTS_KEPT = 10_000
 
 
@@ -117,28 +120,115 @@ class Client:
                 return True
         return True
 
-    def status(self, job: int | None = None) -> dict[str, Any]:
+    def status(
+        self, job: int | None = None, timeout_seconds: float = ANSWER_SECONDS
+    ) -> dict[str, Any]:
         """What the manager knows. Raises ClusterError when no manager answers."""
-        answer = self._ask(control.StatusRequest(job))
+        answer = self._ask(control.StatusRequest(job), timeout_seconds)
         assert isinstance(answer, control.StatusAnswer)
         return answer.payload
+
+    def later_status(self, job: int | None, earlier: dict[str, Any]) -> dict[str, Any]:
+        """What the manager knows once every node has told of itself again since the `earlier` status.
+
+        A node that does not is waited for no longer than `HEARD_SECONDS`. Raises ClusterError.
+        """
+        clocks = {name: node["load"].get("clock") for name, node in earlier["nodes"].items()}
+        deadline = time.monotonic() + HEARD_SECONDS
+        while True:
+            self._next_event(LOOK_SECONDS)
+            status = self.status(job)
+            silent = any(
+                node["load"].get("clock") == clocks[name]
+                for name, node in status["nodes"].items()
+                if name in clocks
+            )
+            if not silent or time.monotonic() > deadline:
+                return status
 
     def stop(self, job: int, reason: str, timeout_seconds: float = 10.0) -> JobOutcome:
         """Have the manager stop a job and wait until it has ended, however it did.
 
         Raises ClusterError when there is no such job, it is over, or it does not end in time.
         """
+        self._require_running(job)
+        self._ask(control.StopRequest(job, reason))
+        return self._end_of(job, "told to stop", timeout_seconds)
+
+    def savepoint(self, job: int, timeout_seconds: float) -> JobOutcome:
+        """Have the manager make a checkpoint, and stop the job when it is complete. As `stop`."""
+        self._require_running(job)
+        self._ask(control.SavepointRequest(job))
+        return self._end_of(job, "asked for a savepoint", timeout_seconds)
+
+    def move(self, job: int, slice_name: str, node: str, mode: str, timeout_seconds: float) -> None:
+        """Have the manager move a slice ("vertex/index"), and wait until it runs on that node alone.
+
+        Raises ClusterError when that can't be, the job ends, or it takes too long.
+        """
+        self._require_running(job)
+        self._ask(control.MoveRequest(job, slice_name, node, mode))
+        self._wait_for(
+            lambda: self.nodes_of(job).get(slice_name) == {node},
+            f"{slice_name} does not run on {node} alone",
+            timeout_seconds,
+            job,
+        )
+
+    def drain(self, node: str, timeout_seconds: float) -> None:
+        """Have the manager move all slices away from a node, and wait until it has none.
+
+        Raises ClusterError when that can't be, or takes too long.
+        """
+        self._ask(control.DrainRequest(node))
+        self._wait_for(
+            lambda: all(node not in places for places in self.nodes_of(None).values()),
+            f"slices are still on {node}",
+            timeout_seconds,
+        )
+
+    def nodes_of(self, job: int | None) -> dict[str, set[str]]:
+        """The nodes that slices ("vertex/index") have replicas on, by the newest plans.
+
+        With None those of all jobs that run, under ("job/vertex/index").
+        """
+        numbers = [listing.number for listing in self._service.jobs() if not listing.ended]
+        found = {}
+        for number in numbers if job is None else [job]:
+            published = self._service.read_plan(number)
+            if published is None:
+                continue
+            prefix = f"{number}/" if job is None else ""
+            for slice_id, replicas in decode_plan(published.blob).placements.items():
+                found[f"{prefix}{slice_id}"] = {replica.node for replica in replicas}
+        return found
+
+    def _wait_for(
+        self,
+        condition: Callable[[], bool],
+        otherwise: str,
+        timeout_seconds: float,
+        job: int | None = None,
+    ) -> None:
         deadline = time.monotonic() + timeout_seconds
+        while not condition():
+            if job is not None and self._ended(job):
+                raise ClusterError(f"job {job} {self._outcomes[job].status} meanwhile")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{otherwise} after {timeout_seconds:g} s; it may yet come")
+            self._next_event(LOOK_SECONDS)
+
+    def _require_running(self, job: int) -> None:
         known = self._service.read_outcome(job)
         if known is not None:
             raise ClusterError(f"job {job} is over already: it {decode_outcome(known).status}")
-        self._ask(control.StopRequest(job, reason))
+
+    def _end_of(self, job: int, what: str, timeout_seconds: float) -> JobOutcome:
+        deadline = time.monotonic() + timeout_seconds
         while not self._ended(job):
             left = deadline - time.monotonic()
             if left <= 0:
-                raise ClusterError(
-                    f"job {job} was told to stop, and runs on after {timeout_seconds:g} s"
-                )
+                raise ClusterError(f"job {job} was {what}, and runs on after {timeout_seconds:g} s")
             self._next_event(min(left, LOOK_SECONDS))
         return self._outcomes[job]
 
@@ -157,7 +247,9 @@ class Client:
             )
         return known
 
-    def _ask(self, request: control.ControlMessage) -> control.ControlMessage:
+    def _ask(
+        self, request: control.ControlMessage, timeout_seconds: float = ANSWER_SECONDS
+    ) -> control.ControlMessage:
         while self._next_event(0):
             continue
         if not self.members:
@@ -167,7 +259,7 @@ class Client:
             if self._control is not None:
                 self._control.close()
             self._control = ControlClient(endpoint, self.keys)
-        answer = control.decode(self._control.request(control.encode(request), ANSWER_SECONDS))
+        answer = control.decode(self._control.request(control.encode(request), timeout_seconds))
         if isinstance(answer, control.ErrorAnswer):
             raise ClusterError(answer.message)
         return answer

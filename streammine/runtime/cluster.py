@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from types import TracebackType
 from streammine.model.errors import ClusterError
 from streammine.runtime import scratch
 from streammine.runtime.coordinator import Coordinator
+from streammine.runtime.departures import DepartureWatch
 from streammine.runtime.endpoints import SocketFolder, is_loopback
 from streammine.runtime.java import find_java
 from streammine.runtime.keys import ClusterKeys
@@ -27,6 +30,10 @@ ADDRESS_FOLLOWS = "-"
 """A node's `--zookeeper`: the address comes as the first line of its standard input."""
 
 REACH_SECONDS = 5.0
+
+DEATHS_PER_NODE = 5
+DEATHS_SECONDS = 30.0
+"""Where more processes than that die in so short a time, new ones would die as well."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,10 @@ class LocalCluster:
         self._listen = listen
         self._keys = ClusterKeys.create()
         self._server: ZooKeeperServer | None = None
+        self._departures: DepartureWatch | None = None
         self._sockets: SocketFolder | None = None
         self._numbered = 0
+        self._deaths: deque[float] = deque()
         self._reached = False
 
     @property
@@ -98,7 +107,8 @@ class LocalCluster:
         if self._zookeeper is None:
             find_java()
         elif not self._reached:
-            with self._service(self._zookeeper):
+            with self._session() as service:
+                service.start(REACH_SECONDS, watch=False)
                 self._reached = True
 
     def start(self) -> None:
@@ -116,11 +126,17 @@ class LocalCluster:
             self._server.start()
         for process in self.processes.values():
             process.say(self.address.zookeeper)
+        self._departures = DepartureWatch(self._session())
+        self._departures.start()
+        for process in self.processes.values():
+            self._departures.watch(process)
 
     def start_node(self) -> str:
         """Start one more node process in the running cluster; gives its name."""
         process = self._spawn_node()
         process.say(self.address.zookeeper)
+        if self._departures is not None:
+            self._departures.watch(process)
         return process.name
 
     def _spawn_node(self) -> ChildProcess:
@@ -131,7 +147,7 @@ class LocalCluster:
             sys.executable,
             "-m",
             "streammine.cli.main",
-            "node",
+            *("node", "run"),
             *("--name", name),
             *("--zookeeper", ADDRESS_FOLLOWS),
             *("--cluster", self.name),
@@ -159,32 +175,70 @@ class LocalCluster:
     def check(self) -> None:
         """Raises ClusterError, with the end of its log, when a node process has ended.
 
-        A ZooKeeper of our own that died is started again; sessions live on.
+        For the start: what dies then would die again. Later `tend` is right.
         """
         self.revive_server()
         for process in self.processes.values():
             if process.exit_code is not None:
+                raise ClusterError(f"{process.ending()}\n{process.output_tail()}".rstrip())
+
+    def tend(self) -> list[str]:
+        """Start again what has died: our ZooKeeper, and a new node for each that is gone.
+
+        Gives a line about each. Raises ClusterError, with the end of a log, when too much dies too fast.
+        """
+        lines = []
+        if self.revive_server():
+            lines.append("ZooKeeper died and was started again")
+        for ending in self.bury_nodes():
+            name = self.replace_node()
+            if name is None:
                 raise ClusterError(
-                    f"{process.ending()} while it hosted slices of the job; the job's output up to "
-                    f"the last committed epoch is intact, run it again\n{process.output_tail()}".rstrip()
+                    f"{ending}\nnodes die faster than they can be replaced; see above for the last "
+                    "one's end"
                 )
+            lines.append(f"{ending}; {name} takes its place")
+        return lines
 
     def revive_server(self) -> bool:
-        """Start a ZooKeeper of our own again when it died; whether it had. Raises ClusterError."""
+        """Start a ZooKeeper of our own again when it died; whether it had.
+
+        Port and data are those of before, so sessions live on. Raises ClusterError when it does not
+        start, or dies again and again.
+        """
         if self._server is None or self._server.running:
             return False
+        self._note_death()
+        if self._too_many_died():
+            process = self._server.process
+            raise ClusterError(
+                f"{process.ending()}, again and again\n{process.output_tail()}".rstrip()
+            )
         self._server.start()
         return True
 
     def bury_nodes(self) -> list[str]:
-        """Forget the node processes that have ended; how each did, with the end of its log."""
+        """Forget the node processes that have ended; how each did, after the end of its log."""
         ended = [process for process in self.processes.values() if process.exit_code is not None]
         lines = []
         for process in ended:
-            lines.append(f"{process.ending()}\n{process.output_tail()}".rstrip())
+            lines.append(f"{process.output_tail()}\n{process.ending()}".lstrip())
             del self.processes[process.name]
             process.close()
+            self._note_death()
         return lines
+
+    def replace_node(self) -> str | None:
+        """Start a node for one that is gone; its name, None where too many died lately."""
+        return None if self._too_many_died() else self.start_node()
+
+    def _note_death(self) -> None:
+        self._deaths.append(time.monotonic())
+
+    def _too_many_died(self) -> bool:
+        while self._deaths and self._deaths[0] < time.monotonic() - DEATHS_SECONDS:
+            self._deaths.popleft()
+        return len(self._deaths) > DEATHS_PER_NODE * self.nodes
 
     @property
     def watched(self) -> list[ChildProcess]:
@@ -194,13 +248,16 @@ class LocalCluster:
 
     def close(self) -> None:
         """End every process and remove every file."""
+        if self._departures is not None:
+            self._departures.close()
+            self._departures = None
         close_all(list(self.processes.values()))
         self.processes.clear()
         if self._server is not None:
             self._server.discard()
             self._server = None
         elif self._reached and self._zookeeper is not None:
-            self._forget(self._zookeeper)
+            self._forget()
         if self._sockets is not None:
             self._sockets.close()
             scratch.release(self._sockets.path)
@@ -208,16 +265,16 @@ class LocalCluster:
         if self._own_folder is not None:
             self._own_folder.close()
 
-    def _service(self, hosts: str) -> Coordinator:
-        service = Coordinator(hosts, self.name, self._keys.zookeeper_secret, lambda event: None)
-        service.start(REACH_SECONDS, watch=False)
-        return service
+    def _session(self) -> Coordinator:
+        hosts = self._zookeeper or self.address.zookeeper
+        return Coordinator(hosts, self.name, self._keys.zookeeper_secret, lambda event: None)
 
-    def _forget(self, hosts: str) -> None:
+    def _forget(self) -> None:
         """Remove our paths from an ensemble that others use, too."""
         self._reached = False
         try:
-            with self._service(hosts) as service:
+            with self._session() as service:
+                service.start(REACH_SECONDS, watch=False)
                 service.remove_cluster()
         except ClusterError:
             # It can't be reached any more. The paths do no harm: their names are never used again.

@@ -131,6 +131,20 @@ class Coordinator:
             return replace(member, sequence=sequence, session=self._znodes.session)
         raise ClusterError(f"ZooKeeper at {self._znodes.hosts} breaks the connection at every try")
 
+    def expel(self, name: str, host: str, pid: int) -> bool:
+        """Take the membership away from a process that has ended; whether it had one.
+
+        Safe at any time: another process of that name keeps its own, and so does a later session.
+        """
+        paths = [
+            self._paths.member(member.sequence)
+            for member in self._listed()
+            if (member.name, member.host, member.pid) == (name, host, pid)
+        ]
+        for path in paths:
+            self._delete_surely(path)
+        return bool(paths)
+
     def submit_job(self, blob: bytes) -> int:
         """Hand in a job; gives its number. It is seen by others as a whole only."""
         check_blob(blob, "the job")
@@ -194,13 +208,7 @@ class Coordinator:
 
     def members(self) -> tuple[Member, ...]:
         """All members by sequence; the first is the manager."""
-        found = []
-        for name in self._znodes.children(self._paths.members):
-            try:
-                found.append(read_member(self._znodes, self._paths, name))
-            except NoNodeError:
-                continue
-        return in_order(found)
+        return in_order(self._listed())
 
     def jobs(self) -> tuple[JobListing, ...]:
         """All jobs that are kept, by number."""
@@ -270,6 +278,16 @@ class Coordinator:
                 f" {self._paths.base}"
             )
 
+    def _listed(self) -> list[Member]:
+        """What stands under the members' path, ghosts of replaced processes included."""
+        found = []
+        for name in self._znodes.children(self._paths.members):
+            try:
+                found.append(read_member(self._znodes, self._paths, name))
+            except NoNodeError:
+                continue
+        return found
+
     def _own_member(self, data: bytes) -> Member | None:
         """Our membership in this session, where a broken connection hid that it was made."""
         for name in self._znodes.children(self._paths.members):
@@ -316,6 +334,15 @@ class Coordinator:
         over = [listing.number for listing in self.jobs() if listing.ended]
         for number in over[:-ENDED_JOBS_KEPT]:
             self._remove_quietly(self._paths.job(number))
+
+    def _delete_surely(self, path: str) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                self._znodes.delete(path)
+                return
+            except UncertainError:
+                continue
+        raise ClusterError(f"ZooKeeper at {self._znodes.hosts} breaks the connection at every try")
 
     def _remove_quietly(self, path: str) -> None:
         """Tidying up must not hide or replace what happened before; what stays does no harm."""

@@ -7,16 +7,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
 from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment
+from streammine.engine.node_stimuli import NewReplica
 from streammine.engine.processor import Processor, SourceProcessor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import CloseEpoch, Finish, Work, WorkResult
-from streammine.model.contracts import SourceReader
-from streammine.model.errors import JobFailedError, ProtocolError, UserCodeError
+from streammine.model.contracts import BatchSpill, Position, SourceReader, Store
+from streammine.model.control import DamagedSnapshot
+from streammine.model.errors import (
+    JobFailedError,
+    ProtocolError,
+    SnapshotDamagedError,
+    UserCodeError,
+)
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec
 from streammine.model.topology import Topology
@@ -28,14 +36,22 @@ from streammine.runtime.stores import open_store
 
 @dataclass
 class HostedSlice:
-    """A slice's processor and what its shell measures of it."""
+    """A replica's processor and what its shell measures of it. It is closed when it is withdrawn, or, if
+    it is at work then, as soon as that is done."""
 
     processor: Processor
+    spill: BatchSpill
     rank: int
+    at_work: bool = False
+    withdrawn: bool = False
     busy_seconds: float = 0.0
     pace_began_at: float | None = None
     first_read_at: float | None = None
     last_commit_at: float | None = None
+
+    def close(self) -> None:
+        self.processor.close()
+        self.spill.close()
 
     def counters(self) -> dict[str, float]:
         """Counters as they travel in heartbeats; times are seconds of the system clock."""
@@ -66,41 +82,86 @@ class HostedSlice:
 
 @dataclass
 class HostedJob:
-    """One job on this node. Built and used on worker threads; the dictionaries only ever grow."""
+    """One job on this node. Built and used on worker threads.
+
+    Replicas are known by slice and generation. A slice's old replica may still be at work when a new one
+    is built.
+    """
 
     number: int
     spec: JobSpec
     folder: Path
     sign_check: Callable[[bytes, bytes], bool] | None
     compiled: CompiledJob | None = None
-    slices: dict[SliceId, HostedSlice] = field(default_factory=dict)
+    slices: dict[tuple[SliceId, int], HostedSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     started_at: float = 0.0
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at_work: int = 0
     _closing: bool = False
 
-    def deploy(self, slices: tuple[tuple[SliceId, int], ...]) -> list[SliceMachine]:
-        """Build and prepare slices. Raises TopologyError, UserCodeError and the like."""
-        with self._working():
-            return self._deploy(slices)
+    @cached_property
+    def snapshot_store(self) -> Store:
+        """Where this job's snapshots lie; what is put there outlives a power failure."""
+        assert self.spec.recovery.store, "a job that makes snapshots has a store for them"
+        return open_store(self.spec.recovery.store, durable=True)
 
-    def _deploy(self, slices: tuple[tuple[SliceId, int], ...]) -> list[SliceMachine]:
-        if self.compiled is None:
-            self.compiled = self._compile()
-        ranks = {vertex.name: -rank for rank, vertex in enumerate(self.spec.graph.vertices)}
-        machines = []
-        environment = self._environment()
-        for slice_id, generation in slices:
-            built = self.compiled.slice(self.number, slice_id, generation, environment)
-            built.processor.prepare()
-            self.slices[slice_id] = HostedSlice(built.processor, ranks[slice_id.vertex])
-            machines.append(built.machine)
-        for channel in self.spec.graph.channels:
-            if channel.target in self.slices and channel.number not in self.schemas:
+    def deploy(
+        self, replicas: tuple[NewReplica, ...]
+    ) -> tuple[list[SliceMachine], list[DamagedSnapshot]]:
+        """Build and prepare replicas; those whose snapshots are damaged are named instead.
+
+        Raises TopologyError, UserCodeError, StateVersionError and the like.
+        """
+        with self._working():
+            if self.compiled is None:
+                self.compiled = self._compile()
+            machines: list[SliceMachine] = []
+            damaged: list[DamagedSnapshot] = []
+            environment = self._environment()
+            for replica in replicas:
+                try:
+                    machines.append(self._build(self.compiled, replica, environment))
+                except SnapshotDamagedError as error:
+                    assert replica.restore is not None
+                    assert replica.restore.record is not None
+                    damaged.append(
+                        DamagedSnapshot(
+                            str(replica.slice),
+                            replica.generation,
+                            replica.restore.record.name,
+                            str(error),
+                        )
+                    )
+            return machines, damaged
+
+    def _build(
+        self, compiled: CompiledJob, replica: NewReplica, environment: Environment
+    ) -> SliceMachine:
+        built = compiled.slice(self.number, replica, environment)
+        built.prepare()
+        names = [vertex.name for vertex in self.spec.graph.vertices]
+        rank = -names.index(replica.slice.vertex)
+        with self._guard:
+            self.slices[replica.slice, replica.generation] = HostedSlice(
+                built.processor, built.spill, rank
+            )
+        for channel in self.spec.graph.inputs[replica.slice]:
+            if channel.number not in self.schemas:
                 edge = self.spec.graph.edges[channel.edge]
-                self.schemas[channel.number] = self.compiled.edge_schema(edge)
-        return machines
+                self.schemas[channel.number] = compiled.edge_schema(edge)
+        return built.machine
+
+    def withdraw(self, slice_id: SliceId, generation: int) -> None:
+        """Forget a replica."""
+        with self._guard:
+            hosted = self.slices.pop((slice_id, generation), None)
+            if hosted is None:
+                return
+            hosted.withdrawn = True
+            at_work = hosted.at_work
+        if not at_work:
+            hosted.close()
 
     def _compile(self) -> CompiledJob:
         topology = Topology.model_validate(self.spec.topology)
@@ -114,9 +175,13 @@ class HostedJob:
         epoch = self.compiled.epoch
         sources = {source.name: source for source in self.spec.sources}
 
-        def reader(name: str, index: int, columns: tuple[str, ...] | None) -> SourceReader:
+        def reader(
+            name: str, index: int, columns: tuple[str, ...] | None, position: Position | None
+        ) -> SourceReader:
             settings = topology.sources[name]
-            return open_reader(sources[name], settings, epoch, index, settings.slices, columns)
+            return open_reader(
+                sources[name], settings, epoch, index, settings.slices, columns, position
+            )
 
         return Environment(
             open_reader=reader,
@@ -124,6 +189,8 @@ class HostedJob:
             targets=self.spec.targets,
             open_spill=lambda: FileSpill(self.folder),
             read_rows=self.spec.batch_rows or DEFAULT_READ_ROWS,
+            snapshot_mode=self.spec.recovery.mode,
+            snapshots=self.snapshot_store if self.spec.recovery.mode != "none" else None,
         )
 
     def decode(self, channel: int, body: pa.Buffer | None) -> pa.RecordBatch | None:
@@ -139,13 +206,27 @@ class HostedJob:
             ) from error
         return batch
 
-    def perform(self, slice_id: SliceId, work: tuple[Work, ...]) -> WorkResult:
-        """Run a slice's work on the calling thread."""
-        with self._working():
-            return self._perform(slice_id, work)
+    def perform(self, hosted: HostedSlice, name: str, work: tuple[Work, ...]) -> WorkResult:
+        """Run a replica's work on the calling thread. `name` is for messages."""
+        with self._guard:
+            if hosted.withdrawn:
+                raise JobFailedError(f"{name} was withdrawn")
+            hosted.at_work = True
+        try:
+            with self._working():
+                return self._perform(hosted, name, work)
+        finally:
+            self._rest(hosted)
 
-    def _perform(self, slice_id: SliceId, work: tuple[Work, ...]) -> WorkResult:
-        hosted = self.slices[slice_id]
+    def _rest(self, hosted: HostedSlice) -> None:
+        """A replica's work is done; if it was withdrawn meanwhile, it is closed."""
+        with self._guard:
+            hosted.at_work = False
+            withdrawn = hosted.withdrawn
+        if withdrawn:
+            hosted.close()
+
+    def _perform(self, hosted: HostedSlice, name: str, work: tuple[Work, ...]) -> WorkResult:
         elapsed_seconds = time.monotonic() - self.started_at
         if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
             hosted.first_read_at = time.time()
@@ -155,7 +236,7 @@ class HostedJob:
         try:
             return hosted.processor.perform(work, elapsed_seconds)
         except RecursionError as error:
-            raise UserCodeError(f"slice {slice_id}: {error}") from error
+            raise UserCodeError(f"slice {name}: {error}") from error
         finally:
             hosted.busy_seconds += time.perf_counter() - begin
             if any(isinstance(item, (CloseEpoch, Finish)) for item in work):
@@ -192,5 +273,7 @@ class HostedJob:
             self._close_slices()
 
     def _close_slices(self) -> None:
-        for hosted in self.slices.values():
-            hosted.processor.close()
+        with self._guard:
+            slices = list(self.slices.values())
+        for hosted in slices:
+            hosted.close()

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from streammine.model.errors import ClusterError
+from streammine.model.errors import ClusterError, TopologyError
 from streammine.model.job import JobOutcome
 from streammine.model.preparation import PrepareProgress
 from streammine.model.topology import Topology
 from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
 from streammine.runtime.output import Tail
+from streammine.runtime.resuming import keep_run, resumed_submission
+from streammine.runtime.run_folders import Run, known_run, new_run
 from streammine.runtime.scratch import ScratchFolder
-from streammine.runtime.standing import StandingCluster, is_up
+from streammine.runtime.standing import (
+    ClusterState,
+    StandingCluster,
+    held,
+    is_up,
+    write_state,
+)
 from streammine.runtime.submission import Submission, prepare_submission
 
 STOP_SECONDS = 10.0
+LOOK_ANSWER_SECONDS = 1.0
+"""A manager that answers later is passed over: its successor may be there at the next look."""
+
 NO_MANAGER_PHASE = "waiting for a node that answers"
 DEPLOYING_PHASE = "loading operators (the first time, kernels are compiled for some seconds)"
 
@@ -66,6 +79,10 @@ class JobRun:
 
     `base` is the folder of relative paths and user modules. Without `cluster` one is made for the job,
     with `nodes` processes and the ensemble `zookeeper`, or an own one; a given one stays as it is.
+    `resume` is the name, folder or URL of an earlier run, which then goes on.
+
+    What it takes to resume the job lies in `kept`, a folder that goes when the job has finished; it is
+    None where the topology wants no snapshots.
     """
 
     def __init__(
@@ -79,6 +96,7 @@ class JobRun:
         overwrite: bool = False,
         watcher: Watcher | None = None,
         cluster: StandingCluster | None = None,
+        resume: str | None = None,
     ) -> None:
         self.topology = topology
         self.base = base
@@ -86,7 +104,11 @@ class JobRun:
         self.overwrite = overwrite
         self.nodes = nodes or topology.nodes
         self.watcher = watcher or Unwatched()
+        self.resume = resume
         self.submission: Submission | None = None
+        self.kept: Run | None = None
+        self._worth_keeping = resume is not None
+        self._reachable = ExitStack()
         self._scratch = ScratchFolder() if cluster is None else cluster.new_scratch()
         self.cluster = cluster or LocalCluster(
             self.nodes, zookeeper, folder=self._scratch.path / "cluster"
@@ -99,46 +121,109 @@ class JobRun:
         """
         self.watcher.phase("checking the topology and its sources")
         self.cluster.require_parts()
-        self.submission = prepare_submission(
+        self.submission = self._fresh() if self.resume is None else self._resumed(self.resume)
+        return self.submission
+
+    def _fresh(self) -> Submission:
+        snapshot = self.topology.snapshot
+        if snapshot.mode != "none":
+            self.kept = new_run(self.topology.name, self.base, snapshot.store)
+        return prepare_submission(
             self.topology,
             self.base,
-            self._scratch.path,
+            str(self._scratch.path) if self.kept is None else self.kept.sinks,
             sign=self.cluster.sign,
             nodes=self.nodes,
             overwrite=self.overwrite,
             progress=self.watcher.preparing,
             master=self.master,
+            store="" if self.kept is None else self.kept.location,
         )
-        return self.submission
+
+    def _resumed(self, name: str) -> Submission:
+        snapshot = self.topology.snapshot
+        if snapshot.mode == "none":
+            raise TopologyError(
+                f"{self.topology.name} makes no snapshots (snapshot: none), so no run of it can be "
+                "resumed; run it again without --resume"
+            )
+        self.kept = known_run(name, self.base, snapshot.store)
+        if isinstance(self.cluster, StandingCluster):
+            self._require_ended(self.kept)
+        return resumed_submission(
+            self.topology,
+            self.kept,
+            sign=self.cluster.sign,
+            nodes=self.nodes,
+            overwrite=self.overwrite,
+            warn=self.watcher.note,
+        )
+
+    def _require_ended(self, run: Run) -> None:
+        with Client(self.cluster.address) as client:
+            jobs = [job for job in client.jobs() if job.spec.recovery.store == run.location]
+        if not jobs:
+            return
+        # an earlier one may have been of another run, which had this one's name and is removed
+        last = jobs[-1]
+        if last.state == "finished":
+            raise ClusterError(f"run {run.name} has finished, as job {last.number}")
+        if last.outcome is None:
+            raise ClusterError(
+                f"run {run.name} is going on as job {last.number}; end it with "
+                f"`streammine savepoint {last.number}` or `streammine stop {last.number}` first"
+            )
 
     def run(self, consoles: Sequence[tuple[str, Tail]] = ()) -> JobOutcome:
         """Run the job to its end, starting the cluster first unless it is up.
 
-        Raises ClusterError when a process dies. However this call ends, the job has ended, too.
+        Processes that die are replaced; raises ClusterError when too many do. However this call ends,
+        the job has ended, too.
         """
         submission = self.submission or self.prepare()
         self.watcher.phase(self.cluster.greeting)
         self.cluster.start()
         with Client(self.cluster.address) as client:
             client.wait_for_members(self.cluster.nodes, self.cluster.check)
-            job = client.submit(submission.spec)
+            self._let_commands_in()
+            job = self._submit(client, submission)
             self.watcher.phase("running")
             try:
                 outcome = self._watch(client, job, submission, consoles)
             except BaseException:
                 self._abandon(client, job)
                 raise
-            if outcome.status == "failed":
-                # a node that died says why in its log, which is more than its peers know
-                self.cluster.check()
+            # a node that died says why in its log, which is more than its peers know
+            self._tend()
         self._show(consoles)
+        if outcome.status == "finished":
+            self._worth_keeping = False
         return outcome
 
     def hand_over(self) -> int:
         """Submit the job and leave it to the cluster; gives its number."""
         submission = self.submission or self.prepare()
         with Client(self.cluster.address) as client:
-            return client.submit(submission.spec)
+            return self._submit(client, submission)
+
+    def _submit(self, client: Client, submission: Submission) -> int:
+        if self.kept is not None and self.resume is None:
+            keep_run(self.kept, submission.spec)
+        self._worth_keeping = True
+        return client.submit(submission.spec)
+
+    def _let_commands_in(self) -> None:
+        """From now on `streammine status --folder …` and others find a cluster of our own, too."""
+        cluster = self.cluster
+        if isinstance(cluster, LocalCluster):
+            self._reachable.enter_context(held(cluster.folder))
+            address = cluster.address
+            state = ClusterState(address.name, address.zookeeper, cluster.nodes, os.getpid())
+            write_state(cluster.folder, state)
+
+    def _tend(self) -> None:
+        for line in self.cluster.tend():
+            self.watcher.note(line)
 
     def _watch(
         self,
@@ -151,9 +236,9 @@ class JobRun:
 
         def look() -> None:
             nonlocal said
-            self.cluster.check()
+            self._tend()
             try:
-                status = client.status(job)
+                status = client.status(job, LOOK_ANSWER_SECONDS)
                 if _is_deploying(status):
                     if not said:
                         self.watcher.phase(DEPLOYING_PHASE)
@@ -186,8 +271,15 @@ class JobRun:
 
     def close(self) -> None:
         """End what was made for the job, and remove its temporary files."""
+        self._reachable.close()
         self.cluster.close()
         self._scratch.close()
+        if self.kept is None:
+            return
+        if self._worth_keeping:
+            self.kept.close()
+        else:
+            self.kept.remove()
 
     def __enter__(self) -> JobRun:
         return self

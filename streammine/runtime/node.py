@@ -25,7 +25,9 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
+from streammine.assembly import POLICIES
 from streammine.engine import node_stimuli as machine
+from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
 from streammine.engine.node_stimuli import NodeStimulus
 from streammine.model import control
@@ -55,6 +57,7 @@ from streammine.model.job_codec import (
     encode_plan,
 )
 from streammine.runtime.hosting import HostedJob
+from streammine.runtime.recovery import SnapshotKeeper
 from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
 from streammine.runtime.workers import Workers
 
@@ -96,9 +99,11 @@ class Node:
     def __init__(self, settings: NodeSettings, transport: Transport) -> None:
         self.settings = settings
         self.transport = transport
-        self.machine = NodeMachine(settings.name)
+        self.machine = NodeMachine(settings.name, POLICIES)
         self.workers = Workers(settings.threads, settings.name)
         self.callers = Workers(1, f"{settings.name}-coordination")
+        self.writers = Workers(1, f"{settings.name}-snapshots")
+        self.keeper = SnapshotKeeper(settings.name)
         self.jobs: dict[int, HostedJob] = {}
         self.service: CoordinationService | None = None
         self.lost: str | None = None
@@ -115,6 +120,12 @@ class Node:
         self._process = psutil.Process()
         self._perform: dict[type, Callable[..., None]] = {
             machine.Deploy: self._deploy,
+            machine.Withdraw: self._withdraw,
+            machine.WriteSnapshot: self._write_snapshot,
+            machine.MoveToDisk: self._move_to_disk,
+            machine.PublishCheckpoint: self._publish_checkpoint,
+            machine.CollectSnapshots: self._collect_snapshots,
+            machine.FindCheckpoints: self._find_checkpoints,
             machine.Undeploy: self._undeploy,
             machine.Perform: self._work,
             machine.TransmitFrame: self._transmit,
@@ -152,6 +163,7 @@ class Node:
         finally:
             self.workers.close()
             self.callers.close()
+            self.writers.close()
             for job in self.jobs.values():
                 job.close()
         if self.lost is not None:
@@ -175,7 +187,7 @@ class Node:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             with self._lock:
                 # read under the lock, or older counters could replace a finished slice's last ones
-                self._apply(machine.HeartbeatDue(self._load(), self._counters()))
+                self._apply(machine.HeartbeatDue(now, self._load(), self._counters()))
 
     def _wait_milliseconds(self) -> int:
         if self._outbox or not self._events.empty():
@@ -244,6 +256,12 @@ class Node:
             case control.StopRequest():
                 self._handle(machine.ControlReceived(self.settings.name, message))
                 return control.StatusAnswer({})
+            case control.SavepointRequest() | control.MoveRequest() | control.DrainRequest():
+                with self._lock:
+                    refusal = self.machine.refusal(message)
+                    if refusal is None:
+                        self._apply(machine.ControlReceived(self.settings.name, message))
+                return control.ErrorAnswer(refusal) if refusal else control.StatusAnswer({})
             case _:
                 return control.ErrorAnswer(f"a client may not send {type(message).__name__}")
 
@@ -262,10 +280,7 @@ class Node:
                 return machine.JobEndSeen(job)
             case ConnectionChanged(state):
                 if state == "lost":
-                    self.lost = (
-                        f"node {self.settings.name} lost its session with ZooKeeper; "
-                        "start it again to rejoin"
-                    )
+                    self.lost = f"node {self.settings.name} lost its session with ZooKeeper"
                     self._stopped.set()
                 return None
 
@@ -278,7 +293,7 @@ class Node:
             self._coordinate(lambda service: service.end_job(number, outcome))
             return None
         self.jobs[number] = HostedJob(number, spec, self.settings.folder, self.settings.verify)
-        return machine.JobSeen(number, spec.graph, spec.nodes)
+        return machine.JobSeen(number, spec.graph, spec.nodes, spec.recovery)
 
     def _members_changed(self, members: tuple[Member, ...]) -> NodeStimulus:
         now = {member.name: member for member in members}
@@ -290,7 +305,14 @@ class Node:
             except ClusterError as error:
                 logger.warning("node %s passes %s over: %s", self.settings.name, member.name, error)
         self._members = now
-        return machine.MembersSeen(tuple(member.name for member in members))
+        own = [member.sequence for member in members if self._is_own(member)]
+        seen = tuple((member.name, member.sequence) for member in members)
+        return machine.MembersSeen(seen, own[0] if own else None)
+
+    def _is_own(self, member: Member) -> bool:
+        """Whether it is this node, and not one of its name that was there before."""
+        endpoint = self.transport.control_endpoint
+        return member.name == self.settings.name and member.control_endpoint == endpoint
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -299,8 +321,10 @@ class Node:
 
         def task() -> None:
             try:
-                machines = job.deploy(effect.slices)
-                done = machine.Deployed(effect.job, effect.version, tuple(machines))
+                machines, damaged = job.deploy(effect.replicas)
+                done = machine.Deployed(
+                    effect.job, effect.version, tuple(machines), None, tuple(damaged)
+                )
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
@@ -309,6 +333,10 @@ class Node:
 
         self.workers.submit(DEPLOY_RANK, task)
 
+    def _withdraw(self, effect: machine.Withdraw) -> None:
+        job = self.jobs[effect.job]
+        self.workers.submit(DEPLOY_RANK, lambda: job.withdraw(effect.slice, effect.generation))
+
     def _undeploy(self, effect: machine.Undeploy) -> None:
         job = self.jobs.pop(effect.job, None)
         if job is not None:
@@ -316,20 +344,59 @@ class Node:
 
     def _work(self, effect: machine.Perform) -> None:
         job = self.jobs[effect.job]
+        hosted = job.slices[effect.slice, effect.generation]
+        replica = (effect.job, effect.slice, effect.generation)
 
         def task() -> None:
             try:
-                result = job.perform(effect.slice, effect.work)
-                counters = job.slices[effect.slice].counters()
-                self._handle(machine.WorkFinished(effect.job, effect.slice, result, None, counters))
+                result = job.perform(hosted, str(effect.slice), effect.work)
+                self._handle(machine.WorkFinished(*replica, result, None, hosted.counters()))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
-                self._handle(machine.WorkFinished(effect.job, effect.slice, None, failure))
+                self._handle(machine.WorkFinished(*replica, None, failure))
             if self._credits and not len(self.workers):
                 self.transport.wake()
 
-        self.workers.submit(job.slices[effect.slice].rank, task)
+        self.workers.submit(hosted.rank, task)
+
+    # --- effects: snapshots ---------------------------------------------------------------------
+
+    def _write_snapshot(self, effect: machine.WriteSnapshot) -> None:
+        job = self.jobs[effect.job]
+        self._write(effect.job, lambda: self.keeper.write(job, effect))
+
+    def _publish_checkpoint(self, effect: machine.PublishCheckpoint) -> None:
+        job = self.jobs[effect.job]
+        self._write(effect.job, lambda: self.keeper.publish(job, effect))
+
+    def _collect_snapshots(self, effect: machine.CollectSnapshots) -> None:
+        job = self.jobs[effect.job]
+        self._write(effect.job, lambda: self.keeper.collect(job, effect))
+
+    def _find_checkpoints(self, effect: machine.FindCheckpoints) -> None:
+        job = self.jobs[effect.job]
+        self._write(effect.job, lambda: self.keeper.find(job, effect))
+
+    def _move_to_disk(self, effect: machine.MoveToDisk) -> None:
+        hosted = self.jobs[effect.job].slices.get((effect.slice, effect.generation))
+        if hosted is not None:
+            spill = hosted.spill
+            self._write(effect.job, lambda: self.keeper.to_disk(spill, effect))
+
+    def _write(self, job: int, task: Callable[[], NodeStimulus | None]) -> None:
+        """Do something that waits for a store, on the thread for it."""
+
+        def write() -> None:
+            try:
+                done = task()
+            except BaseException as error:
+                # what a user's state does while it is written, too
+                done = machine.JobBroken(job, self._failure(error))
+            if done is not None:
+                self._handle(done)
+
+        self.writers.submit(0, write)
 
     def _failure(self, error: BaseException) -> str:
         """An error's text for the user; our own bugs come with their traceback."""
@@ -364,13 +431,13 @@ class Node:
             except ProtocolError as error:
                 logger.warning("node %s can't send: %s", self.settings.name, error)
             return
-        body = effect.frame.body
-        data = body.serialize() if isinstance(body, pa.RecordBatch) else None
+        batch = loaded(effect.frame.body)
+        data = None if batch is None else batch.serialize()
         self.transport.send_data(effect.node, effect.frame.header.encode(), data)
 
     def _wake_slice(self, effect: machine.WakeSlice) -> None:
         due = time.monotonic() + effect.seconds
-        woken = machine.SliceWoken(effect.job, effect.slice)
+        woken = machine.SliceWoken(effect.job, effect.slice, effect.generation)
         heappush(self._timers, (due, next(self._numbers), woken))
         if self._timers[0][2] is woken and threading.get_ident() != self._loop_thread:
             self.transport.wake()
@@ -381,7 +448,8 @@ class Node:
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan
         self._coordinate(
-            lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan))
+            lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan)),
+            machine.PlanRefused(plan.job, plan.version),
         )
 
     def _declare_end(self, effect: machine.DeclareEnd) -> None:
@@ -389,8 +457,11 @@ class Node:
             lambda service: service.end_job(effect.job, encode_outcome(effect.outcome))
         )
 
-    def _coordinate(self, call: Callable[[CoordinationService], object]) -> None:
-        """Talk to the coordination service off the loop; what came of it arrives as its events."""
+    def _coordinate(
+        self, call: Callable[[CoordinationService], object], refused: NodeStimulus | None = None
+    ) -> None:
+        """Talk to the coordination service off the loop; what came of it arrives as its events, but
+        for `refused`, which is said when it did not come about."""
         service = self.service
         assert service is not None
 
@@ -402,11 +473,13 @@ class Node:
                 except StalePlanError as error:
                     # another manager has declared something newer
                     logger.warning("node %s: %s", self.settings.name, error)
-                    return
+                    break
                 except ClusterError as error:
                     logger.warning("node %s: %s", self.settings.name, error)
                     if self._stopped.wait(COORDINATION_PAUSE_SECONDS):
                         return
+            if refused is not None:
+                self._handle(refused)
 
         self.callers.submit(0, task)
 
@@ -426,5 +499,5 @@ class Node:
         return {
             (number, slice_id): hosted.counters()
             for number, job in self.jobs.items()
-            for slice_id, hosted in list(job.slices.items())
+            for (slice_id, _), hosted in sorted(job.slices.copy().items(), key=lambda each: each[0])
         }

@@ -29,6 +29,7 @@ from streammine.model.preparation import (
 )
 from streammine.runtime import scratch
 from streammine.runtime.java import find_java
+from streammine.runtime.places import kept_folder
 from streammine.runtime.processes import ChildProcess
 
 ProgressListener = Callable[[PrepareProgress], None]
@@ -48,7 +49,7 @@ def ensure_log(
     `name` is the source's, `folder` the topology's. Raises InputError (a raw file can't be read),
     OutputError (no room or no permission for the log) and ClusterError (Java or Spark fail).
     """
-    logs = _logs_folder(folder)
+    logs = kept_folder(folder, "logs", "epoch logs")
     stem = re.sub(r"[^\w.-]", "_", name)
     log = logs / f"{stem}-{request.fingerprint[:_FINGERPRINT_DIGITS]}"
     with _locked(logs / f"{log.name}.lock"):
@@ -97,22 +98,6 @@ def run_prepare(request: PrepareRequest, listener: ProgressListener | None = Non
     if isinstance(outcome, PrepareFailure):
         raise _error_of(outcome)
     return outcome
-
-
-def _logs_folder(folder: Path) -> Path:
-    """Where logs go: beside the topology, else in the user's cache folder. Raises OutputError."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    places = (folder / ".streammine" / "logs", Path(cache, "streammine", "logs"))
-    for place in places:
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(place, os.W_OK | os.X_OK):
-            return place.absolute()
-    raise OutputError(
-        f"there is no folder for epoch logs: neither {places[0]} nor {places[1]} can be written"
-    )
 
 
 @contextmanager

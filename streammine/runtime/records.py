@@ -48,6 +48,9 @@ class Paths:
     def members(self) -> str:
         return f"{self.base}/members"
 
+    def member(self, sequence: int) -> str:
+        return f"{self.members}/member-{sequence:010}"
+
     @property
     def jobs(self) -> str:
         return f"{self.base}/jobs"

@@ -9,29 +9,26 @@ process numbers whether a cluster is up.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 from streammine.model.errors import ClusterError
 from streammine.runtime.cluster import KEY_FILE, ClusterAddress
 from streammine.runtime.identities import is_name
 from streammine.runtime.keys import ClusterKeys
+from streammine.runtime.places import is_locked, try_lock
 
 DEFAULT_NAME = "default"
 STATE_FILE = "state.json"
 LOCK_FILE = "lock"
 LOG_FILE = "supervisor.log"
 JOBS_FOLDER = "jobs"
-CLAIM_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -93,12 +90,8 @@ def claim_folder(folder: Path) -> None:
 def held(folder: Path) -> Iterator[None]:
     """Hold the cluster's lock. Raises ClusterError when someone else does."""
     with open(folder / LOCK_FILE, "a") as file:
-        # Who looks whether a cluster is up holds the lock as well, for a moment.
-        deadline = time.monotonic() + CLAIM_SECONDS
-        while not _lock(file):
-            if time.monotonic() > deadline:
-                raise ClusterError(f"another cluster was started in {folder} at the same moment")
-            time.sleep(0.02)
+        if not try_lock(file):
+            raise ClusterError(f"another cluster was started in {folder} at the same moment")
         yield
 
 
@@ -106,19 +99,11 @@ def is_up(folder: Path) -> bool:
     """Whether a cluster's supervisor lives in this folder."""
     try:
         with open(folder / LOCK_FILE) as file:
-            return not _lock(file)
+            return is_locked(file)
     except FileNotFoundError:
         return False
     except OSError as error:
         raise ClusterError(f"cannot look into {folder}: {error.strerror}") from None
-
-
-def _lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def write_state(folder: Path, state: ClusterState) -> None:
@@ -191,6 +176,11 @@ class StandingCluster:
                 f"the cluster in {self.folder} ended while the job ran; start one with "
                 "`streammine up` and submit the job again"
             )
+
+    def tend(self) -> list[str]:
+        """Its supervisor does that. Raises as `check`."""
+        self.check()
+        return []
 
     def warnings(self, lines: int = 20) -> str:
         """The end of what the supervisor has to tell, most often nothing."""

@@ -1,22 +1,26 @@
 """From a topology to a job: look at its sources, prepare raw ones, check everything, claim the sinks.
 
-All that can be refused is refused here, before anything is started.
+All that can be refused is refused here, before anything is started. `runtime.resuming` does the same
+for a run that goes on.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from streammine.assembly import CompiledJob
 from streammine.engine.planner import DEAD_LETTERS
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import OutputError, TopologyError
 from streammine.model.job import JobSpec, ResolvedSource, SinkTarget
+from streammine.model.locations import below
 from streammine.model.preparation import PrepareProgress, request_for
+from streammine.model.snapshots import RecoverySettings
 from streammine.model.topology import FilesSource, Topology
 from streammine.runtime.output import begin_run
 from streammine.runtime.prepared_logs import ensure_log
@@ -69,9 +73,10 @@ def compile_topology(topology: Topology, base: Path) -> tuple[CompiledJob, list[
 def prepare_submission(
     topology: Topology,
     base: Path,
-    scratch: Path,
+    scratch: str,
     *,
     sign: Sign,
+    store: str,
     nodes: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -79,8 +84,9 @@ def prepare_submission(
 ) -> Submission:
     """Make the job that runs `topology`, preparing the logs of its raw sources.
 
-    `base` is the topology's folder, `scratch` takes what no sink path is given for. Raises the errors of
-    `compile_topology`, and OutputError when a sink's folder can't be used.
+    `base` is the topology's folder; the folder or URL `scratch` takes what no sink path is given for;
+    `store` is where snapshots go. Raises the errors of `compile_topology`, and OutputError when a sink's
+    folder can't be used.
     """
     base = base.absolute()
     compiled, resolved = compile_topology(topology, base)
@@ -93,7 +99,7 @@ def prepare_submission(
         sources.append(source)
     code = pickled(topology.code)
     spec = JobSpec(
-        topology=topology.model_dump(mode="json", by_alias=True),
+        topology=topology_tree(topology),
         sources=tuple(sources),
         base=str(base),
         graph=compiled.graph,
@@ -101,10 +107,34 @@ def prepare_submission(
         targets=targets,
         code=code,
         code_signature=sign(signed_message(code)) if code else b"",
+        recovery=recovery_settings(topology, store),
     )
+    return Submission(spec, compiled, total_rows(spec.sources))
+
+
+def topology_tree(topology: Topology) -> dict[str, Any]:
+    """The topology as it travels with a job."""
+    return topology.model_dump(mode="json", by_alias=True)
+
+
+def total_rows(sources: Sequence[ResolvedSource]) -> int | None:
+    """Raw rows of all sources, None where one does not say."""
     totals = [source.rows for source in sources]
-    total = None if None in totals else sum(rows for rows in totals if rows is not None)
-    return Submission(spec, compiled, total)
+    return None if None in totals else sum(rows for rows in totals if rows is not None)
+
+
+def recovery_settings(topology: Topology, store: str) -> RecoverySettings:
+    """What the topology says of snapshots, for a new job that keeps them in `store`."""
+    snapshot = topology.snapshot
+    if snapshot.mode == "none":
+        return RecoverySettings()
+    interval = snapshot.interval
+    return RecoverySettings(
+        mode=snapshot.mode,
+        every_seconds=None if interval.duration is None else interval.duration.seconds,
+        every_epochs=interval.epochs,
+        store=store,
+    )
 
 
 def prepare_source(
@@ -133,12 +163,12 @@ def prepare_source(
 
 
 def _targets(
-    compiled: CompiledJob, base: Path, scratch: Path, overwrite: bool
+    compiled: CompiledJob, base: Path, scratch: str, overwrite: bool
 ) -> dict[str, SinkTarget]:
     topology = compiled.topology
     targets: dict[str, SinkTarget] = {}
     for name, sink in topology.sinks.items():
-        location = str(scratch / name) if sink.path is None else sink_location(base, sink.path)
+        location = f"{scratch}/{name}" if sink.path is None else sink_location(base, sink.path)
         for other, target in targets.items():
             if target.location == location:
                 raise TopologyError(
@@ -169,10 +199,10 @@ def _require_writable(sink: str, location: str) -> None:
 
 
 def _dead_letters_location(
-    targets: Mapping[str, SinkTarget], topology: Topology, scratch: Path
+    targets: Mapping[str, SinkTarget], topology: Topology, scratch: str
 ) -> str:
     """Beside the rows of the first sink that keeps files."""
     for name, target in targets.items():
         if topology.sinks[name].path is not None:
-            return f"{target.location.rstrip('/')}/{DEAD_LETTERS_FOLDER}"
-    return str(scratch / DEAD_LETTERS_FOLDER)
+            return below(target.location, DEAD_LETTERS_FOLDER)
+    return f"{scratch}/{DEAD_LETTERS_FOLDER}"

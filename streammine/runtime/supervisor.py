@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,8 +27,6 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 5.0
 END_SECONDS = 20.0
 READY = "ready"
-FASTEST_REPLACEMENT_SECONDS = 10.0
-"""Nodes that die younger than this die of something that a new one would die of as well."""
 
 
 @dataclass(frozen=True)
@@ -156,20 +153,18 @@ class Supervisor:
             ClusterState(address.name, address.zookeeper, cluster.nodes, os.getpid()),
         )
         ready()
-        started_at = time.monotonic()
         while not self._stopping.is_set():
             self._wait(cluster)
             if self._stopping.is_set():
                 return
             if cluster.revive_server():
                 logger.warning("ZooKeeper died and was started again")
-            for line in cluster.bury_nodes():
-                now = time.monotonic()
-                if now - started_at < FASTEST_REPLACEMENT_SECONDS:
-                    logger.warning("%s; it lived too short to be replaced", line)
+            for ending in cluster.bury_nodes():
+                name = cluster.replace_node()
+                if name is None:
+                    logger.warning("%s; too many died lately for another to be started", ending)
                 else:
-                    logger.warning("%s; %s takes its place", line, cluster.start_node())
-                    started_at = now
+                    logger.warning("%s; %s takes its place", ending, name)
 
     def _still_wanted(self, cluster: LocalCluster) -> None:
         if self._stopping.is_set():

@@ -33,7 +33,9 @@ _JARS = (
 )
 """The jars of PySpark that the server needs, as patterns that each match one file."""
 
-_TICK_MILLISECONDS = 500
+_TICK_MILLISECONDS = 250
+"""The server looks for sessions that ran out so often, and grants none shorter than two ticks."""
+
 _ATTEMPTS = 5
 _POLL_SECONDS = 0.02
 

@@ -1,51 +1,126 @@
-"""Virtual disks: stores and spills in memory."""
+"""Virtual disks: stores and spills in memory, and what can go wrong with writing to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pyarrow as pa
 
 from streammine.model.errors import OutputError
 
+TEMPORARY_SUFFIX = ".part"
+"""What half a blob is left under; no reader looks at such names."""
+
+Watch = Callable[[str, str, str, pa.Buffer], None]
+"""Told of every blob that is put: (writer, location, name, data as it was meant)."""
+
 
 class MemoryStore:
-    """A `Store` whose blobs live in a dictionary. `watch` is told of every name that is put."""
+    """A `Store` whose blobs live in a dictionary."""
 
-    def __init__(self, watch: Callable[[str, pa.Buffer], None] | None = None) -> None:
-        self._blobs: dict[str, bytes] = {}
-        self._watch = watch
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        self._blobs[name] = bytes(data)
-        if self._watch is not None:
-            self._watch(name, pa.py_buffer(self._blobs[name]))
+        self.blobs[name] = bytes(data)
 
     def get(self, name: str) -> pa.Buffer:
-        if name not in self._blobs:
+        if name not in self.blobs:
             raise OutputError(f"there is no {name} in this store")
-        return pa.py_buffer(self._blobs[name])
+        return pa.py_buffer(self.blobs[name])
 
     def list(self, prefix: str) -> list[str]:
-        return sorted(name for name in self._blobs if name.startswith(prefix))
+        return sorted(name for name in self.blobs if name.startswith(prefix))
 
     def delete(self, name: str) -> None:
-        self._blobs.pop(name, None)
+        self.blobs.pop(name, None)
 
 
 class VirtualDisk:
-    """Stores by location, made on first use."""
+    """Storage that all nodes share: stores by location, made on first use.
 
-    def __init__(self, watch: Callable[[str, str, pa.Buffer], None]) -> None:
+    Faults of disks concern the locations in `fallible` alone: a sink's folder that can't be written stops
+    a job, and rightly so. `failing`: nodes that can't write there; `torn`: how many writes of a node fail
+    halfway; `corrupt`: how many blobs get a wrong bit, whoever writes them; `mortal`: how many more
+    writes a node gets done before it dies. `hits` counts by fault.
+    """
+
+    def __init__(self, watch: Watch, seed: int) -> None:
         self._stores: dict[str, MemoryStore] = {}
         self._watch = watch
+        self._random = Random(f"{seed}/disk")
+        self.fallible: set[str] = set()
+        self.failing: set[str] = set()
+        self.torn: dict[str, int] = {}
+        self.corrupt = 0
+        self.mortal: dict[str, int] = {}
+        self.hits = {"failed": 0, "torn": 0, "corrupt": 0}
 
     def open_store(self, location: str) -> MemoryStore:
-        if location not in self._stores:
-            self._stores[location] = MemoryStore(
-                lambda name, data: self._watch(location, name, data)
-            )
-        return self._stores[location]
+        """As somebody sees it who looks in from outside."""
+        return self._stores.setdefault(location, MemoryStore())
+
+    def of_node(self, node: str, location: str) -> NodeStore:
+        """As a node sees it."""
+        return NodeStore(self, self.open_store(location), node, location)
+
+    def put(self, node: str, location: str, name: str, data: pa.Buffer | bytes) -> None:
+        """Write a blob as a node does. Raises OutputError where a fault stops it."""
+        store = self.open_store(location)
+        whole = bytes(data)
+        if node in self.mortal:
+            if self.mortal[node] == 0:
+                raise OutputError(f"{node} dies while it writes {name}")
+            self.mortal[node] -= 1
+        if location in self.fallible:
+            self._fail(node, store, name, whole)
+            if self.corrupt > 0 and whole:
+                self.corrupt -= 1
+                self.hits["corrupt"] += 1
+                store.put(name, self._flipped(whole))
+                self._watch(node, location, name, pa.py_buffer(whole))
+                return
+        store.put(name, whole)
+        self._watch(node, location, name, pa.py_buffer(whole))
+
+    def _fail(self, node: str, store: MemoryStore, name: str, whole: bytes) -> None:
+        if node in self.failing:
+            self.hits["failed"] += 1
+            raise OutputError(f"{node} can't write {name}: the disk is full")
+        if self.torn.get(node, 0) > 0:
+            self.torn[node] -= 1
+            self.hits["torn"] += 1
+            store.put(name + TEMPORARY_SUFFIX, whole[: len(whole) // 2])
+            raise OutputError(f"{node} wrote half of {name}: the disk is gone")
+
+    def _flipped(self, data: bytes) -> bytes:
+        place = self._random.randrange(8 * len(data))
+        damaged = bytearray(data)
+        damaged[place // 8] ^= 1 << place % 8
+        return bytes(damaged)
+
+
+class NodeStore:
+    """A `Store` on the shared disk, with the writer's name on what it writes."""
+
+    def __init__(self, disk: VirtualDisk, store: MemoryStore, node: str, location: str) -> None:
+        self._disk = disk
+        self._store = store
+        self._node = node
+        self._location = location
+
+    def put(self, name: str, data: pa.Buffer | bytes) -> None:
+        self._disk.put(self._node, self._location, name, data)
+
+    def get(self, name: str) -> pa.Buffer:
+        return self._store.get(name)
+
+    def list(self, prefix: str) -> list[str]:
+        return self._store.list(prefix)
+
+    def delete(self, name: str) -> None:
+        self._store.delete(name)
 
 
 class MemorySpill:
@@ -60,9 +135,12 @@ class MemorySpill:
         self._spilled[ticket] = (batch.schema, batch.serialize())
         return ticket
 
-    def take(self, ticket: int) -> pa.RecordBatch:
-        schema, data = self._spilled.pop(ticket)
+    def read(self, ticket: int) -> pa.RecordBatch:
+        schema, data = self._spilled[ticket]
         return pa.ipc.read_record_batch(data, schema)
 
+    def free(self, ticket: int) -> None:
+        del self._spilled[ticket]
+
     def close(self) -> None:
-        self._spilled.clear()
+        """What is there can be read until it is forgotten."""

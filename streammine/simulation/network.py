@@ -1,7 +1,8 @@
 """The virtual network: per pair of nodes a FIFO for frames and another for control messages.
 
 Each pair has a pace of its own, so that some are always behind, and every message a delay of its own;
-so what goes over different pairs, or over both FIFOs of one, interleaves in any way.
+so what goes over different pairs, or over both FIFOs of one, interleaves in any way. Chance is drawn per
+pair, so that what happens between two nodes changes nothing between two others.
 """
 
 from __future__ import annotations
@@ -28,64 +29,165 @@ class Receiver:
     control: Callable[[str, bytes], None]
 
 
+@dataclass(eq=False)
+class Disturbance:
+    """What a fault does to messages as long as it lasts. None as `senders` or `receivers` means all.
+
+    `loss` of 1 is a cut: what is under way when it comes is lost, too. `held_until_seconds`: nothing is
+    lost, it arrives when the cut is over. `hits` counts the messages that it changed.
+    """
+
+    senders: frozenset[str] | None = None
+    receivers: frozenset[str] | None = None
+    loss: float = 0.0
+    duplication: float = 0.0
+    slowness: float = 1.0
+    held_until_seconds: float = 0.0
+    hits: int = 0
+
+    def concerns(self, sender: str, receiver: str) -> bool:
+        return (self.senders is None or sender in self.senders) and (
+            self.receivers is None or receiver in self.receivers
+        )
+
+
+@dataclass
+class _Pair:
+    """What the network knows of one direction between two nodes."""
+
+    random: Random
+    pace: float
+    last_seconds: dict[str, float]
+    connection: int = 0
+
+
 class VirtualNetwork:
     """Delivers bytes. Data frames may get lost or come twice, and control messages get lost, as the
-    settings say."""
+    settings and the disturbances that are in force say."""
 
-    def __init__(self, clock: VirtualClock, random: Random, settings: SimulationSettings) -> None:
+    def __init__(self, clock: VirtualClock, seed: int, settings: SimulationSettings) -> None:
         self._clock = clock
-        self._random = random
+        self._seed = seed
         self._settings = settings
         self._receivers: dict[str, Receiver] = {}
-        self._paces: dict[tuple[str, str], float] = {}
-        self._last: dict[tuple[str, str, str], float] = {}
+        self._pairs: dict[tuple[str, str], _Pair] = {}
+        self.disturbances: list[Disturbance] = []
         self.frames_sent = 0
         self.frames_lost = 0
         self.frames_doubled = 0
         self.messages_lost = 0
-        self.under_way = 0
+        self.frames_under_way = 0
 
     def attach(self, name: str, receiver: Receiver) -> None:
+        """A node takes messages from now on, in the place of any earlier one of its name."""
         self._receivers[name] = receiver
+
+    def detach(self, name: str) -> None:
+        """A node is gone; what is sent to it is lost."""
+        self._receivers.pop(name, None)
+
+    def reconnect(self, name: str) -> int:
+        """Break every connection of a node: what is under way on it is lost. Returns how many broke."""
+        pairs = [pair for ends, pair in sorted(self._pairs.items()) if name in ends]
+        for pair in pairs:
+            pair.connection += 1
+        return len(pairs)
 
     def send_data(self, sender: str, receiver: str, header: bytes, body: Body) -> None:
         self.frames_sent += 1
-        if self._random.random() < self._settings.frame_loss:
+        pair = self._pair(sender, receiver)
+        if self._lost(pair, sender, receiver, self._settings.frame_loss):
             self.frames_lost += 1
             return
-        take = self._receivers[receiver].data
-        self._deliver("data", sender, receiver, lambda: take(sender, header, body))
-        if self._random.random() < self._settings.frame_duplication:
+
+        def take() -> None:
+            if (node := self._receivers.get(receiver)) is not None:
+                node.data(sender, header, body)
+
+        self._deliver(pair, "data", sender, receiver, take)
+        if self._doubled(pair, sender, receiver):
             # the second copy is a straggler: it keeps no order
             self.frames_doubled += 1
-            self.under_way += 1
-            late = self._random.uniform(0.0, 4.0 * self._settings.network_delay_seconds)
-            self._clock.after(late, self._arrival(lambda: take(sender, header, body)))
+            late = pair.random.uniform(0.0, 4.0 * self._settings.network_delay_seconds)
+            self._clock.after(late, self._arrival("data", pair, sender, receiver, take))
 
     def send_control(self, sender: str, receiver: str, message: bytes) -> None:
         assert sender != receiver, f"{sender} sends to itself over the network"
-        loss = self._settings.control_loss
-        # no chance is drawn where none is lost: what a seed stands for stays the same
-        if loss > 0.0 and self._random.random() < loss:
+        pair = self._pair(sender, receiver)
+        if self._lost(pair, sender, receiver, self._settings.control_loss):
             self.messages_lost += 1
             return
-        take = self._receivers[receiver].control
-        self._deliver("control", sender, receiver, lambda: take(sender, message))
 
-    def _deliver(self, kind: str, sender: str, receiver: str, take: Callable[[], None]) -> None:
-        pair = (sender, receiver)
-        if pair not in self._paces:
-            self._paces[pair] = self._random.choice(_PACES)
-        delay = self._random.uniform(0.0, self._settings.network_delay_seconds * self._paces[pair])
-        fifo = (kind, sender, receiver)
-        due = max(self._clock.now_seconds + delay, self._last.get(fifo, 0.0))
-        self._last[fifo] = due
-        self.under_way += 1
-        self._clock.at(due, self._arrival(take))
+        def take() -> None:
+            if (node := self._receivers.get(receiver)) is not None:
+                node.control(sender, message)
 
-    def _arrival(self, take: Callable[[], None]) -> Callable[[], None]:
+        self._deliver(pair, "control", sender, receiver, take)
+
+    def _pair(self, sender: str, receiver: str) -> _Pair:
+        pair = self._pairs.get((sender, receiver))
+        if pair is None:
+            random = Random(f"{self._seed}/network/{sender}/{receiver}")
+            pair = self._pairs[sender, receiver] = _Pair(random, random.choice(_PACES), {})
+        return pair
+
+    def _lost(self, pair: _Pair, sender: str, receiver: str, loss: float) -> bool:
+        if loss > 0.0 and pair.random.random() < loss:
+            return True
+        for each in self.disturbances:
+            if (
+                each.loss > 0.0
+                and each.concerns(sender, receiver)
+                and (each.loss >= 1.0 or pair.random.random() < each.loss)
+            ):
+                each.hits += 1
+                return True
+        return False
+
+    def _doubled(self, pair: _Pair, sender: str, receiver: str) -> bool:
+        share = self._settings.frame_duplication
+        if share > 0.0 and pair.random.random() < share:
+            return True
+        for each in self.disturbances:
+            if (
+                each.duplication > 0.0
+                and each.concerns(sender, receiver)
+                and pair.random.random() < each.duplication
+            ):
+                each.hits += 1
+                return True
+        return False
+
+    def _deliver(
+        self, pair: _Pair, kind: str, sender: str, receiver: str, take: Callable[[], None]
+    ) -> None:
+        delay = pair.random.uniform(0.0, self._settings.network_delay_seconds * pair.pace)
+        earliest = 0.0
+        for each in self.disturbances:
+            held = each.held_until_seconds > self._clock.now_seconds
+            if (each.slowness > 1.0 or held) and each.concerns(sender, receiver):
+                each.hits += 1
+                delay *= each.slowness
+                earliest = max(earliest, each.held_until_seconds)
+        due = max(self._clock.now_seconds + delay, earliest, pair.last_seconds.get(kind, 0.0))
+        pair.last_seconds[kind] = due
+        self._clock.at(due, self._arrival(kind, pair, sender, receiver, take))
+
+    def _arrival(
+        self, kind: str, pair: _Pair, sender: str, receiver: str, take: Callable[[], None]
+    ) -> Callable[[], None]:
+        connection = pair.connection
+        frames = int(kind == "data")
+        self.frames_under_way += frames
+
         def arrive() -> None:
-            self.under_way -= 1
+            self.frames_under_way -= frames
+            if connection != pair.connection:
+                return
+            for each in self.disturbances:
+                if each.loss >= 1.0 and each.concerns(sender, receiver):
+                    each.hits += 1
+                    return
             take()
 
         return arrive

@@ -1,37 +1,70 @@
 """A virtual node: the other shell around `NodeMachine`, with the simulation's world for a machine.
 
 It does what the real node does (`streammine.runtime.node`), in the same order, with bytes for all that
-crosses between nodes.
+crosses between nodes. One object is one process: after a crash another one takes its place.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 
 import pyarrow as pa
 
-from streammine.assembly import CompiledJob
+from streammine.assembly import (
+    POLICIES,
+    BuiltSlice,
+    CompiledJob,
+    collect,
+    newest_checkpoints,
+    publish_checkpoint,
+    write_snapshot,
+)
 from streammine.engine import node_stimuli as machine
+from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
 from streammine.engine.node_stimuli import NodeStimulus
 from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
+from streammine.engine.stimuli import WorkResult
 from streammine.model import control
 from streammine.model.coordination import (
+    ConnectionChanged,
     CoordinationEvent,
     CoordinationService,
     JobEnded,
     JobSubmitted,
+    Member,
     MembersChanged,
     PlanPublished,
 )
-from streammine.model.errors import StreammineError
+from streammine.model.errors import (
+    ClusterError,
+    OutputError,
+    SnapshotDamagedError,
+    StalePlanError,
+    StreammineError,
+)
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome, encode_plan
+from streammine.model.snapshots import SnapshotRecord
 from streammine.simulation.network import Body, Receiver
+from streammine.simulation.process import VirtualProcess
 from streammine.simulation.world import World
+
+COORDINATION_ATTEMPTS = 20
+COORDINATION_PAUSE_SECONDS = 0.1
+MOST_SLOWNESS = 25.0
+"""However many faults slow a node down: slower than that it would look stuck."""
+
+
+Replica = tuple[SliceId, int]
+
+
+Call = Callable[[CoordinationService], object]
 
 
 @dataclass
@@ -39,23 +72,42 @@ class HostedJob:
     """What a node holds of a job."""
 
     compiled: CompiledJob
-    processors: dict[SliceId, Processor] = field(default_factory=dict)
+    replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     started_at_seconds: float = 0.0
 
+    def withdraw(self, replica: Replica) -> None:
+        built = self.replicas.pop(replica, None)
+        if built is not None:
+            built.processor.close()
+            built.spill.close()
+
 
 class VirtualNode:
-    """One node. It lives from `start` to the end of the simulation."""
+    """One node's process. It lives from `start` until it crashes or the simulation is over.
 
-    def __init__(self, name: str, world: World) -> None:
+    `tasks` counts what it has done on worker threads, `snapshots` what it has written; `slowness` and
+    `disk_slowness` stretch both. `on_lost` is called when its session turns out to be over.
+    """
+
+    def __init__(self, name: str, world: World, on_lost: Callable[[VirtualNode], None]) -> None:
         self.name = name
-        self.machine = NodeMachine(name)
+        self.machine = NodeMachine(name, POLICIES)
+        self.process = VirtualProcess()
+        self.session = world.coordinator.open(name, self._listen)
         self.jobs: dict[int, HostedJob] = {}
-        self.ended: set[int] = set()
+        self.tasks = 0
+        self.snapshots = 0
+        self.slowness = 1.0
+        self.disk_slowness = 1.0
         self._world = world
-        self._calls_due_seconds = 0.0
+        self._random = Random(f"{world.seed}/node/{name}/{self.session.number}")
+        self._on_lost = on_lost
+        self._calls: deque[tuple[Call, NodeStimulus | None]] = deque()
+        self._under_way: dict[int, Callable[[], object]] = {}
         self._perform: dict[type, Callable[..., None]] = {
             machine.Deploy: self._deploy,
+            machine.Withdraw: self._withdraw,
             machine.Undeploy: self._undeploy,
             machine.Perform: self._work,
             machine.TransmitFrame: self._transmit_frame,
@@ -64,124 +116,299 @@ class VirtualNode:
             machine.DeclarePlan: self._declare_plan,
             machine.DeclareEnd: self._declare_end,
             machine.SourcesStart: self._sources_start,
+            machine.WriteSnapshot: self._write_snapshot,
+            machine.MoveToDisk: self._move_to_disk,
+            machine.PublishCheckpoint: self._publish_checkpoint,
+            machine.CollectSnapshots: self._collect_snapshots,
+            machine.FindCheckpoints: self._find_checkpoints,
         }
 
-    def start(self) -> None:
-        """Connect to the network and begin to tell heartbeats."""
+    @property
+    def concerned(self) -> bool:
+        """Whether it hosts slices of a job that is not over."""
+        return any(job.replicas for job in self.jobs.values())
+
+    def processor(self, job: int, slice_id: SliceId, generation: int) -> Processor:
+        """What does a replica's work."""
+        return self.jobs[job].replicas[slice_id, generation].processor
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, member: Member, on_joined: Callable[[], None]) -> None:
+        """Connect to the network, begin to tell heartbeats, and join."""
         world = self._world
         world.network.attach(self.name, Receiver(self._data, self._control))
-        first = world.random.uniform(0.0, world.settings.heartbeat_seconds)
-        world.clock.after(first, self._heartbeat)
+        self._later(self._random.uniform(0.0, world.settings.heartbeat_seconds), self._heartbeat)
+
+        def join(service: CoordinationService) -> None:
+            service.join(member)
+            on_joined()
+
+        self._coordinate(join)
+
+    def crash(self, random: Random) -> None:
+        """The process is gone. Of what its threads were at, some had been done, but nobody hears of it:
+        a file may have been written, and a snapshot may be there in parts."""
+        for task in list(self._under_way.values()):
+            if random.random() < 0.5:
+                self._world.disk.mortal[self.name] = random.randint(0, 3)
+                try:
+                    task()
+                except StreammineError:
+                    continue
+                finally:
+                    self._world.disk.mortal.pop(self.name, None)
+        self._under_way.clear()
+        self.process.die()
+        self._world.monitor.crashed(self)
+        self._world.tell(self.name, "is gone")
 
     def _handle(self, stimulus: NodeStimulus) -> None:
         effects = self._world.step(self, stimulus)
         for effect in effects:
             self._perform[type(effect)](effect)
 
+    def _later(self, delay_seconds: float, event: Callable[[], None]) -> float:
+        return self._world.clock.after(delay_seconds, lambda: self.process.occur(event))
+
+    def _in_background(
+        self, delay_seconds: float, task: Callable[[], object], done: Callable[[], None]
+    ) -> None:
+        """Let a worker thread do a task; `done` is handed on when the time that it takes is over."""
+        self.tasks += 1
+        number = self.tasks
+        world = self._world
+        world.tasks_under_way += 1
+        self._under_way[number] = task
+
+        def over() -> None:
+            world.tasks_under_way -= 1
+            self.process.occur(finished)
+
+        def finished() -> None:
+            world.progressed()
+            del self._under_way[number]
+            done()
+
+        delay = self._random.uniform(0.0, delay_seconds)
+        world.clock.after(delay, over)
+
     # --- what comes in --------------------------------------------------------------------------
 
-    def listen(self, event: CoordinationEvent) -> None:
+    def _listen(self, event: CoordinationEvent) -> None:
         """Takes the coordination service's events."""
+        self.process.occur(lambda: self._coordination(event))
+
+    def _coordination(self, event: CoordinationEvent) -> None:
         match event:
             case MembersChanged(members):
-                self._handle(machine.MembersSeen(tuple(member.name for member in members)))
+                seen = tuple((member.name, member.sequence) for member in members)
+                own = [each.sequence for each in members if each.session == self.session.number]
+                self._handle(machine.MembersSeen(seen, own[0] if own else None))
             case JobSubmitted(number, blob):
-                spec = decode_spec(blob)
-                self.jobs[number] = HostedJob(self._world.compile(spec))
-                self._handle(machine.JobSeen(number, spec.graph, spec.nodes))
+                if number not in self.jobs:
+                    spec = decode_spec(blob)
+                    self.jobs[number] = HostedJob(self._world.compiled)
+                    self._handle(machine.JobSeen(number, spec.graph, spec.nodes, spec.recovery))
             case PlanPublished(_, _, blob):
                 self._handle(machine.PlanSeen(decode_plan(blob)))
             case JobEnded(job, _):
-                self.ended.add(job)
                 self._handle(machine.JobEndSeen(job))
-            case _:
-                raise AssertionError(f"the virtual coordinator never says {event}")
+            case ConnectionChanged(state):
+                self._world.tell(self.name, f"connection {state}")
+                if state == "lost":
+                    self._on_lost(self)
 
     def _data(self, sender: str, header: bytes, body: Body) -> None:
+        self.process.occur(lambda: self._take_data(header, body))
+
+    def _take_data(self, header: bytes, body: Body) -> None:
         known = FrameHeader.decode(header)
         job = self.jobs.get(known.job)
         if job is None:
             return
         nbytes = 0
         if isinstance(body, pa.Buffer):
+            schema = job.schemas.get(known.channel)
+            if schema is None:
+                return
             nbytes = body.size
-            body = pa.ipc.read_record_batch(body, job.schemas[known.channel])
-            body.validate()
+            body = pa.ipc.read_record_batch(body, schema)
         elif body is not None:
             nbytes = body.nbytes
         self._handle(machine.FrameReceived(known, body, nbytes))
 
     def _control(self, sender: str, message: bytes) -> None:
-        self._handle(machine.ControlReceived(sender, control.decode(message)))
+        received = machine.ControlReceived(sender, control.decode(message))
+        self.process.occur(lambda: self._handle(received))
+
+    def ask(self, request: control.ControlMessage) -> None:
+        """A client's request, as it comes over the wire."""
+        self._control(self.name, control.encode(request))
 
     def _heartbeat(self) -> None:
         counters = {
-            (number, slice_id): _counters(processor)
+            (number, slice_id): _counters(built.processor)
             for number, job in self.jobs.items()
-            for slice_id, processor in job.processors.items()
+            for (slice_id, _), built in job.replicas.items()
         }
-        self._handle(machine.HeartbeatDue({"slices": float(len(counters))}, counters))
-        self._world.clock.after(self._world.settings.heartbeat_seconds, self._heartbeat)
+        now = self._world.clock.now_seconds * self._world.settings.clock_rate
+        self._handle(machine.HeartbeatDue(now, {"slices": float(len(counters))}, counters))
+        self._later(self._world.settings.heartbeat_seconds, self._heartbeat)
 
     # --- effects --------------------------------------------------------------------------------
 
     def _deploy(self, effect: machine.Deploy) -> None:
-        def deployed() -> None:
-            self._world.progressed()
+        delay = self._work_delay_seconds
+        self._in_background(delay, lambda: None, lambda: self._deployed(effect))
+
+    def _deployed(self, effect: machine.Deploy) -> None:
+        job = self.jobs.get(effect.job)
+        if job is None:
+            return
+        machines: list[SliceMachine] = []
+        damaged: list[control.DamagedSnapshot] = []
+        failure = None
+        environment = self._world.environment(self.name)
+        for replica in effect.replicas:
             try:
-                machines = self._built(effect)
-                done = machine.Deployed(effect.job, effect.version, machines)
+                built = job.compiled.slice(effect.job, replica, environment)
+                built.prepare()
+            except SnapshotDamagedError as error:
+                assert replica.restore is not None
+                assert replica.restore.record is not None
+                name, text = replica.restore.record.name, str(replica.slice)
+                damaged.append(control.DamagedSnapshot(text, replica.generation, name, str(error)))
             except StreammineError as error:
-                done = machine.Deployed(effect.job, effect.version, (), str(error))
-            self._handle(done)
+                failure = str(error)
+            else:
+                job.replicas[replica.slice, replica.generation] = built
+                machines.append(built.machine)
+        self._know_schemas(job)
+        self._handle(
+            machine.Deployed(effect.job, effect.version, tuple(machines), failure, tuple(damaged))
+        )
 
-        self._world.work_later(deployed)
+    def _know_schemas(self, job: HostedJob) -> None:
+        graph = job.compiled.graph
+        hosted = {slice_id for slice_id, _ in job.replicas}
+        for channel in graph.channels:
+            if channel.target in hosted and channel.number not in job.schemas:
+                job.schemas[channel.number] = job.compiled.edge_schema(graph.edges[channel.edge])
 
-    def _built(self, effect: machine.Deploy) -> tuple[SliceMachine, ...]:
-        job = self.jobs[effect.job]
-        machines = []
-        environment = self._world.environment(job.compiled)
-        for slice_id, generation in effect.slices:
-            built = job.compiled.slice(effect.job, slice_id, generation, environment)
-            built.processor.prepare()
-            job.processors[slice_id] = built.processor
-            machines.append(built.machine)
-        for channel in job.compiled.graph.channels:
-            if channel.target in job.processors:
-                edge = job.compiled.graph.edges[channel.edge]
-                job.schemas[channel.number] = job.compiled.edge_schema(edge)
-        return tuple(machines)
+    def _withdraw(self, effect: machine.Withdraw) -> None:
+        self.jobs[effect.job].withdraw((effect.slice, effect.generation))
 
     def _undeploy(self, effect: machine.Undeploy) -> None:
         job = self.jobs.pop(effect.job, None)
-        for processor in job.processors.values() if job is not None else ():
-            processor.close()
+        if job is not None:
+            for replica in list(job.replicas):
+                job.withdraw(replica)
 
     def _work(self, effect: machine.Perform) -> None:
         job = self.jobs[effect.job]
-        processor = job.processors[effect.slice]
+        replica = (effect.slice, effect.generation)
+        processor = job.replicas[replica].processor
+
+        def perform() -> WorkResult:
+            elapsed = self._world.clock.now_seconds - job.started_at_seconds
+            return processor.perform(effect.work, elapsed)
 
         def finished() -> None:
-            self._world.progressed()
-            if effect.job not in self.jobs:
+            if replica not in job.replicas:
                 return
-            elapsed = self._world.clock.now_seconds - job.started_at_seconds
             try:
-                result = processor.perform(effect.work, elapsed)
-                done = machine.WorkFinished(
-                    effect.job, effect.slice, result, None, _counters(processor)
-                )
+                result, failure = perform(), None
             except StreammineError as error:
-                done = machine.WorkFinished(effect.job, effect.slice, None, str(error))
-            self._handle(done)
+                result, failure = None, str(error)
+            counters = _counters(processor)
+            self._handle(machine.WorkFinished(effect.job, *replica, result, failure, counters))
 
-        self._world.work_later(finished)
+        delay = self._work_delay_seconds
+        self._in_background(delay, perform, finished)
+
+    # --- effects: storage -----------------------------------------------------------------------
+
+    def _write_snapshot(self, effect: machine.WriteSnapshot) -> None:
+        job = self.jobs[effect.job]
+        replica = (effect.slice, effect.generation)
+        store = self._world.snapshots(self.name)
+
+        def write() -> SnapshotRecord:
+            return write_snapshot(store, *replica, effect.frozen, effect.previous)
+
+        def written() -> None:
+            if replica not in job.replicas:
+                return
+            try:
+                record, failure = write(), None
+            except OutputError as error:
+                record, failure = None, str(error)
+            self._handle(machine.SnapshotWritten(effect.job, *replica, record, failure))
+
+        self.snapshots += 1
+        self._in_background(self._disk_delay_seconds, write, written)
+
+    def _move_to_disk(self, effect: machine.MoveToDisk) -> None:
+        job = self.jobs[effect.job]
+        replica = (effect.slice, effect.generation)
+        spill = job.replicas[replica].spill
+
+        def move() -> None:
+            for body in effect.bodies if replica in job.replicas else ():
+                body.to_disk(spill)
+
+        self._in_background(self._disk_delay_seconds, move, move)
+
+    def _publish_checkpoint(self, effect: machine.PublishCheckpoint) -> None:
+        store = self._world.snapshots(self.name)
+        checkpoint = effect.checkpoint
+
+        def publish() -> None:
+            publish_checkpoint(store, checkpoint, 0)
+            self._world.monitor.checkpoint_written(checkpoint.epoch)
+
+        def published() -> None:
+            failure = None
+            try:
+                publish()
+            except OutputError as error:
+                failure = str(error)
+            self._handle(machine.CheckpointPublished(effect.job, checkpoint.epoch, failure))
+
+        self._in_background(self._disk_delay_seconds, publish, published)
+
+    def _collect_snapshots(self, effect: machine.CollectSnapshots) -> None:
+        store = self._world.snapshots(self.name)
+
+        def remove() -> None:
+            collect(store, effect.keep)
+
+        self._in_background(self._disk_delay_seconds, remove, remove)
+
+    def _find_checkpoints(self, effect: machine.FindCheckpoints) -> None:
+        store = self._world.snapshots(self.name)
+
+        def found() -> None:
+            checkpoints = tuple(newest_checkpoints(store))
+            self._handle(machine.CheckpointsFound(effect.job, checkpoints))
+
+        self._in_background(self._disk_delay_seconds, lambda: None, found)
+
+    @property
+    def _disk_delay_seconds(self) -> float:
+        return self._world.settings.work_delay_seconds * min(self.disk_slowness, MOST_SLOWNESS)
+
+    @property
+    def _work_delay_seconds(self) -> float:
+        return self._world.settings.work_delay_seconds * min(self.slowness, MOST_SLOWNESS)
+
+    # --- effects: messages ----------------------------------------------------------------------
 
     def _transmit_frame(self, effect: machine.TransmitFrame) -> None:
-        body = effect.frame.body
-        if self._world.settings.serialised and isinstance(body, pa.RecordBatch):
+        body: Body = loaded(effect.frame.body)
+        if self._world.settings.serialised and body is not None:
             body = body.serialize()
-        assert body is None or isinstance(body, (pa.Buffer, pa.RecordBatch))
         header = effect.frame.header.encode()
         self._world.network.send_data(self.name, effect.node, header, body)
 
@@ -191,9 +418,9 @@ class VirtualNode:
     def _wake_slice(self, effect: machine.WakeSlice) -> None:
         def woken() -> None:
             self._world.progressed()
-            self._handle(machine.SliceWoken(effect.job, effect.slice))
+            self._handle(machine.SliceWoken(effect.job, effect.slice, effect.generation))
 
-        self._world.sleeping_until(self._world.clock.after(effect.seconds, woken))
+        self._world.sleeping_until(self._later(effect.seconds, woken))
 
     def _sources_start(self, effect: machine.SourcesStart) -> None:
         self.jobs[effect.job].started_at_seconds = self._world.clock.now_seconds
@@ -201,7 +428,8 @@ class VirtualNode:
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan
         self._coordinate(
-            lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan))
+            lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan)),
+            machine.PlanRefused(plan.job, plan.version),
         )
 
     def _declare_end(self, effect: machine.DeclareEnd) -> None:
@@ -209,18 +437,57 @@ class VirtualNode:
             lambda service: service.end_job(effect.job, encode_outcome(effect.outcome))
         )
 
-    def _coordinate(self, call: Callable[[CoordinationService], object]) -> None:
-        """Calls reach the service late, but in order."""
+    def _coordinate(self, call: Call, refused: NodeStimulus | None = None) -> None:
+        """Calls reach the service late, one after the other; one that fails is made again some times
+        before the next has its turn. Where its answer is lost it may have been heard, too. `refused` is
+        said when a call did not come about."""
+        self._calls.append((call, refused))
+        if len(self._calls) == 1:
+            self._call(COORDINATION_ATTEMPTS, 0.0)
+
+    def _call(self, attempts: int, pause_seconds: float) -> None:
         world = self._world
-        delay = world.random.uniform(0.0, world.settings.coordination_delay_seconds)
-        due = max(world.clock.now_seconds + delay, self._calls_due_seconds)
-        self._calls_due_seconds = due
+        delay = self._random.uniform(0.0, world.settings.coordination_delay_seconds)
+        call, refused = self._calls[0]
 
-        def called() -> None:
+        def heard() -> None:
+            # what has left the process is heard, whether it stands still by now or not
             world.progressed()
-            call(world.coordinator)
+            try:
+                call(self.session)
+            except StalePlanError as error:
+                world.tell(self.name, str(error))
+                self.process.occur(given_up)
+                return
+            except ClusterError:
+                self.process.occur(failed)
+                return
+            self.process.occur(answered)
 
-        world.clock.at(due, called)
+        def answered() -> None:
+            if not self.session.connected:
+                failed()
+                return
+            self._next_call()
+
+        def failed() -> None:
+            if attempts > 1 and not self.session.over:
+                self._call(attempts - 1, COORDINATION_PAUSE_SECONDS)
+                return
+            given_up()
+
+        def given_up() -> None:
+            self._next_call()
+            if refused is not None:
+                self._handle(refused)
+
+        if self.process.alive:
+            world.clock.after(pause_seconds + delay, heard)
+
+    def _next_call(self) -> None:
+        self._calls.popleft()
+        if self._calls:
+            self._call(COORDINATION_ATTEMPTS, 0.0)
 
 
 def _counters(processor: Processor) -> dict[str, float]:

@@ -16,6 +16,13 @@ class SimulationSettings:
     `serialised`: bodies cross the network as bytes. `channel_budget_bytes` is the credit of each
     channel, None for the engine's own. `quiet_limit_seconds`: without progress for so long a run is
     stuck.
+
+    `clock_rate`: what machines take for seconds, per virtual second; their timeouts are made for real
+    clusters. A session with the coordination service is over when the service has heard nothing of a node for
+    `session_timeout_seconds`. `checkpoint_epochs`: a checkpoint is named after so many epochs, None for
+    none. `check_every`: the inside of every machine is looked at after each so-many-th step (what
+    machines ask for and get is checked at every step). `convergence_seconds`: once the last fault is
+    healed, the job must be over within them.
     """
 
     network_delay_seconds: float = 0.01
@@ -23,6 +30,8 @@ class SimulationSettings:
     coordination_delay_seconds: float = 0.02
     join_delay_seconds: float = 0.2
     heartbeat_seconds: float = 0.25
+    clock_rate: float = 1.0
+    session_timeout_seconds: float = 0.4
     frame_loss: float = 0.0
     frame_duplication: float = 0.0
     control_loss: float = 0.0
@@ -31,11 +40,15 @@ class SimulationSettings:
     serialised: bool = True
     channel_budget_bytes: int | None = None
     bag_memory_bytes: int = 256 << 20
+    checkpoint_epochs: int | None = None
+    check_every: int = 1
     step_limit: int = 1_000_000
     quiet_limit_seconds: float = 30.0
+    convergence_seconds: float = 120.0
 
     def __post_init__(self) -> None:
         assert 0.0 <= self.frame_loss < 1.0, "a network that loses every frame gets nowhere"
         assert 0.0 <= self.frame_duplication <= 1.0
         assert 0.0 <= self.control_loss < 1.0, "a network that loses every message gets nowhere"
         assert self.read_rows > 0
+        assert self.check_every > 0

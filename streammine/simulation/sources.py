@@ -7,6 +7,7 @@ the output.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -15,11 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece
+from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.modules import load_object
-from streammine.model.source_order import merge_keys, running_maximum, usable_event_times
+from streammine.model.source_order import (
+    NO_TIME,
+    merge_keys,
+    running_maximum,
+    usable_event_times,
+)
 from streammine.model.topology import FilesSource, GeneratorSource, LogSource
 from streammine.operators.generators import BUILT_IN
 
@@ -33,7 +39,8 @@ class OrderedRows:
     """A whole source: its rows in the order in which they are numbered.
 
     `epochs`, `files` and `rows` (int64, int32, int64) and `reasons` (None: the row can be used) are by
-    place in that order; `times` (int64 microseconds) only for time epochs.
+    place in that order; `times` (int64 microseconds) only for time epochs. `merged`: a row's place is
+    its position.
     """
 
     batch: pa.RecordBatch
@@ -42,6 +49,7 @@ class OrderedRows:
     rows: IntArray
     times: IntArray | None
     reasons: dict[int, str]
+    merged: bool = False
 
 
 def source_tables(
@@ -94,7 +102,8 @@ def ordered_rows(
             bad = np.flatnonzero(~usable[order]).tolist()
             reasons = dict.fromkeys(bad, f"merge_by column '{merge_by}' is missing")
     numbers = np.arange(len(rows), dtype=np.int64)
-    return OrderedRows(batch, epoch.of_rows(numbers), files, rows, None, reasons)
+    merged = merge_by is not None
+    return OrderedRows(batch, epoch.of_rows(numbers), files, rows, None, reasons, merged)
 
 
 def _by_time(
@@ -112,18 +121,23 @@ def _by_time(
     before = np.concatenate([np.array([BEGINNING], np.int64), reached[:-1]])[: len(reached)]
     before[firsts[firsts < len(before)]] = BEGINNING
     started = before != BEGINNING
-    closed_below = epoch.of_time(np.where(started, before - lateness_microseconds, 0))
+    # times reach nowhere near the beginning, but the difference must not wrap round
+    bound = np.maximum(before, BEGINNING + 1 + lateness_microseconds) - lateness_microseconds
+    closed_below = epoch.of_time(bound)
     late = started & (epoch.of_time(times) < closed_below)
     reasons = dict.fromkeys(np.flatnonzero(late).tolist(), "late: its epoch is closed")
     if usable is not None:
         missing = f"event time column '{epoch.column}' is missing"
         reasons |= dict.fromkeys(np.flatnonzero(~usable).tolist(), missing)
+    reached = _started(reached, counts)
     order = np.lexsort((rows, files, epoch.of_time(reached)))
+    dead = late if usable is None else late | ~usable
+    epochs = np.where(dead, epoch.of_time(reached), epoch.of_time(times))
     place_of = np.empty(len(order), np.int64)
     place_of[order] = np.arange(len(order))
     return OrderedRows(
         batch.take(pa.array(order)),
-        epoch.of_time(times)[order],
+        epochs[order],
         files[order],
         rows[order],
         times[order],
@@ -139,9 +153,21 @@ def _per_file(
     start = 0
     for count in counts:
         mine = None if usable is None else usable[start : start + count]
-        parts.append(running_maximum(values[start : start + count], mine, BEGINNING + 1))
+        parts.append(running_maximum(values[start : start + count], mine, BEGINNING))
         start += count
     return np.concatenate(parts)
+
+
+def _started(reached: IntArray, counts: list[int]) -> IntArray:
+    """The same with each file's first time before that, or NO_TIME in a file without any."""
+    reached = reached.copy()
+    start = 0
+    for count in counts:
+        mine = reached[start : start + count]
+        known = mine[mine != BEGINNING]
+        mine[mine == BEGINNING] = known[0] if len(known) else NO_TIME
+        start += count
+    return reached
 
 
 def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -169,6 +195,7 @@ class TableReader:
         columns: tuple[str, ...] | None,
         rows_per_second: float | None,
         random: Random | None,
+        position: Position | None = None,
     ) -> None:
         self._name = name
         self._source = source
@@ -178,11 +205,12 @@ class TableReader:
         self._batch = source.batch.select(names or source.batch.schema.names[:1])
         self._rate = rows_per_second
         self._random = random
-        self._at = 0
+        self._at = 0 if position is None else position["place"]
+        self._resumed = position is not None
+        self._ahead_seconds = 0.0
         good = np.array([place not in source.reasons for place in places.tolist()], np.bool_)
-        epochs = np.where(good, source.epochs[places], INFINITY)
         self._good = good
-        self._lowest_from = np.minimum.accumulate(epochs[::-1])[::-1]
+        self._lowest_from = np.minimum.accumulate(source.epochs[places][::-1])[::-1]
 
     @property
     def total_rows(self) -> int | None:
@@ -191,33 +219,38 @@ class TableReader:
     def close(self) -> None:
         """Nothing was opened."""
 
+    def position(self) -> Position:
+        """See SourceReader."""
+        return {"place": self._at}
+
     def read(self, rows: int, elapsed_seconds: float) -> Delivery:
         """See SourceReader."""
         start = self._at
         stop = min(len(self._places), start + self._portion(rows))
         wake_after_seconds = None
-        if self._rate is not None and stop > start:
-            due = np.searchsorted(self._places[start:stop], elapsed_seconds * self._rate, "right")
+        if elapsed_seconds == math.inf:
+            self._resumed = True
+        elif self._rate is not None and stop > start:
+            if self._resumed:
+                # the first row is due now
+                self._ahead_seconds = float(self._places[start]) / self._rate - elapsed_seconds
+                self._resumed = False
+            source_seconds = elapsed_seconds + self._ahead_seconds
+            due = np.searchsorted(self._places[start:stop], source_seconds * self._rate, "right")
             if due < stop - start:
                 stop = start + int(due)
-                ahead = float(self._places[stop]) / self._rate - elapsed_seconds
+                ahead = float(self._places[stop]) / self._rate - source_seconds
                 wake_after_seconds = max(0.001, ahead)
         self._at = stop
-        open_epoch = INFINITY if stop == len(self._places) else int(self._lowest_from[stop])
-        # an open epoch of INFINITY says that nothing follows, which dead rows still may
         exhausted = stop == len(self._places)
         return Delivery(
             tuple(self._pieces(start, stop)),
-            open_epoch if exhausted or open_epoch != INFINITY else self._highest_epoch(),
+            INFINITY if exhausted else int(self._lowest_from[stop]),
             stop - start,
             self._dead(start, stop),
             exhausted,
             wake_after_seconds,
         )
-
-    def _highest_epoch(self) -> int:
-        epochs = self._source.epochs[self._places[self._good]]
-        return int(epochs.max()) if len(epochs) else BEGINNING
 
     def _portion(self, rows: int) -> int:
         if self._random is None:
@@ -235,6 +268,8 @@ class TableReader:
             if not len(part):
                 continue
             files, rows = source.files[part], source.rows[part]
+            if source.merged:
+                files, rows = np.zeros(len(part), np.int32), part
             contiguous = files[0] == files[-1] and bool((np.diff(rows) == 1).all())
             pieces.append(
                 Piece(
@@ -249,10 +284,15 @@ class TableReader:
             )
         return pieces
 
-    def _dead(self, start: int, stop: int) -> DeadRows | None:
-        places = self._places[start:stop][~self._good[start:stop]].tolist()
-        if not places:
-            return None
+    def _dead(self, start: int, stop: int) -> tuple[tuple[int, DeadRows], ...]:
+        places = self._places[start:stop][~self._good[start:stop]]
+        epochs = self._source.epochs[places]
+        return tuple(
+            (epoch, self._dead_at(places[epochs == epoch].tolist()))
+            for epoch in np.unique(epochs).tolist()
+        )
+
+    def _dead_at(self, places: list[int]) -> DeadRows:
         source = self._source
         rows = source.batch.take(pa.array(places, pa.int64())).to_pylist()
         return DeadRows(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 import xxhash
 
+from streammine.engine.kept import Kept
 from streammine.engine.slice import SliceMachine
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph
@@ -24,10 +25,14 @@ TAIL_LENGTH = 40
 
 
 class Trace:
-    """`note` takes an event into the hash and keeps the last few as text, for a failure's story."""
+    """`note` takes an event into the hash and keeps the last few as text, for a failure's story.
 
-    def __init__(self) -> None:
+    `transcript` is handed each line, in a form that a person can read.
+    """
+
+    def __init__(self, transcript: Callable[[str], None] | None = None) -> None:
         self._hash = hashlib.sha256()
+        self._transcript = transcript
         self.tail: deque[str] = deque(maxlen=TAIL_LENGTH)
         self.lines = 0
 
@@ -37,6 +42,8 @@ class Trace:
         self._hash.update(b"\n")
         self.lines += 1
         self.tail.append(line)
+        if self._transcript is not None:
+            self._transcript(f"{seconds:9.4f} {who:8} {mark} {text_of(event)}")
 
     def digest(self) -> str:
         """Of all lines, as 64 hexadecimal digits."""
@@ -45,35 +52,47 @@ class Trace:
 
 def text_of(value: Any) -> str:
     """Canonical text of what machines take and give."""
-    match value:
-        case SliceId():
-            return str(value)
-        case Enum():
-            return str(value.value)
-        case None | bool() | int() | float() | str() | bytes():
-            return repr(value)
-        case pa.RecordBatch():
-            return _batch_text(value)
-        case SliceMachine():
-            return f"<slice {value.slice_id}>"
-        case JobGraph():
-            return f"<graph of {len(value.vertices)} vertices, {len(value.channels)} channels>"
-        case tuple() | list():
-            return "(" + ", ".join(map(text_of, value)) + ")"
-        case Mapping():
-            pairs = sorted((text_of(key), text_of(each)) for key, each in value.items())
-            return "{" + ", ".join(f"{key}: {each}" for key, each in pairs) + "}"
-    fields = ", ".join(text_of(getattr(value, name)) for name in _fields(type(value)))
-    return f"{type(value).__name__}({fields})"
+    kind = type(value)
+    writer = _WRITERS.get(kind)
+    if writer is None:
+        writer = _WRITERS[kind] = _writer(kind)
+    return writer(value)
 
 
-_FIELDS: dict[type, tuple[str, ...]] = {}
+_Writer = Callable[[Any], str]
 
 
-def _fields(kind: type[Any]) -> tuple[str, ...]:
-    if kind not in _FIELDS:
-        _FIELDS[kind] = tuple(field.name for field in dataclasses.fields(kind))
-    return _FIELDS[kind]
+def _writer(kind: type[Any]) -> _Writer:
+    """How values of a type are written; found once, for it is asked some thousand times a run."""
+    if issubclass(kind, Enum):
+        return lambda value: str(value.value)
+    if issubclass(kind, tuple | list):
+        return lambda value: "(" + ", ".join(map(text_of, value)) + ")"
+    if issubclass(kind, set | frozenset):
+        return lambda value: "{" + ", ".join(sorted(map(text_of, value))) + "}"
+    if issubclass(kind, Mapping):
+        return _mapping_text
+    if issubclass(kind, Kept):
+        return lambda value: f"<{value.nbytes} bytes>"
+    if dataclasses.is_dataclass(kind):
+        return _record_writer(kind)
+    # on disk, or state on its way into a snapshot: what is in it is not the trace's to look at
+    return lambda value: f"<{kind.__name__}>"
+
+
+def _record_writer(kind: type[Any]) -> _Writer:
+    names = tuple(field.name for field in dataclasses.fields(kind))
+    title = kind.__name__
+
+    def write(value: Any) -> str:
+        return f"{title}({', '.join([text_of(getattr(value, name)) for name in names])})"
+
+    return write
+
+
+def _mapping_text(value: Mapping[Any, Any]) -> str:
+    pairs = sorted([(text_of(key), text_of(each)) for key, each in value.items()])
+    return "{" + ", ".join([f"{key}: {each}" for key, each in pairs]) + "}"
 
 
 def _batch_text(batch: pa.RecordBatch) -> str:
@@ -82,3 +101,14 @@ def _batch_text(batch: pa.RecordBatch) -> str:
     Not of the buffers: what lies in them under nulls, and behind the last row, is whatever was there.
     """
     return f"<{batch.num_rows} rows {xxhash.xxh3_64_hexdigest(repr(batch.to_pydict()).encode())}>"
+
+
+_WRITERS: dict[type, _Writer] = {
+    **dict.fromkeys((type(None), bool, int, float, str, bytes), repr),
+    SliceId: str,
+    pa.RecordBatch: _batch_text,
+    SliceMachine: lambda value: f"<slice {value.slice_id}>",
+    JobGraph: lambda value: (
+        f"<graph of {len(value.vertices)} vertices, {len(value.channels)} channels>"
+    ),
+}

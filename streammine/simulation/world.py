@@ -1,4 +1,4 @@
-"""What all virtual nodes share: clock, chance, network, coordination service, disks, trace, monitor."""
+"""What all virtual nodes share: clock, network, coordination service, disks, trace, monitor."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from streammine.assembly import CompiledJob, Environment
 from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
-from streammine.model.contracts import SourceReader
+from streammine.model.contracts import IntArray, Position, SourceReader, Store
 from streammine.model.job import JobSpec
-from streammine.model.manifest import decode_manifest
-from streammine.model.topology import Topology
 from streammine.simulation.clock import VirtualClock
 from streammine.simulation.coordinator import VirtualCoordinator
+from streammine.simulation.coverage import Coverage
 from streammine.simulation.disk import MemorySpill, VirtualDisk
-from streammine.simulation.invariants import Monitor
+from streammine.simulation.monitor import Monitor
 from streammine.simulation.network import VirtualNetwork
 from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.sources import OrderedRows, TableReader, shared_out
@@ -26,37 +25,47 @@ from streammine.simulation.trace import Trace
 if TYPE_CHECKING:
     from streammine.simulation.node import VirtualNode
 
-Loader = Callable[[str], object]
-
 
 class World:
-    """Everything around the machines, from one seed."""
+    """Everything around the machines, from one seed.
+
+    `compile_job` gives the compiled job of a specification. `transcript` is handed every line of the trace.
+    """
 
     def __init__(
         self,
         seed: int,
         settings: SimulationSettings,
+        spec: JobSpec,
         sources: Mapping[str, OrderedRows],
-        schemas: Mapping[str, pa.Schema],
-        load_value: Loader,
+        compiled: CompiledJob,
+        transcript: Callable[[str], None] | None = None,
     ) -> None:
         self.seed = seed
         self.settings = settings
-        self.random = Random(f"{seed}/world")
+        self.spec = spec
+        self.compiled = compiled
         self.clock = VirtualClock()
-        self.network = VirtualNetwork(self.clock, self.random, settings)
-        self.coordinator = VirtualCoordinator(self.clock, self.random, settings)
-        self.disk = VirtualDisk(self._written)
-        self.trace = Trace()
-        self.monitor = Monitor(settings.control_loss > 0.0)
+        self.network = VirtualNetwork(self.clock, seed, settings)
+        self.coordinator = VirtualCoordinator(self.clock, seed, settings)
+        self.disk = VirtualDisk(self._written, seed)
+        self.trace = Trace(transcript)
+        self.monitor = Monitor(spec, settings)
+        self.coverage = Coverage()
         self.steps = 0
         self.tasks_under_way = 0
         self.progressed_at_seconds = 0.0
+        if spec.recovery.store:
+            self.disk.fallible.add(spec.recovery.store)
         self._sources = sources
-        self._schemas = schemas
-        self._load_value = load_value
-        self._spec: JobSpec | None = None
-        self._compiled: CompiledJob | None = None
+        self._shares: dict[str, list[IntArray]] = {
+            name: shared_out(
+                source.batch.num_rows,
+                compiled.graph.vertex(name).slices,
+                Random(f"{seed}/shares/{name}"),
+            )
+            for name, source in sources.items()
+        }
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -68,8 +77,13 @@ class World:
         effects = node.machine.handle(stimulus)
         for effect in effects:
             self.trace.note(now, node.name, ">", effect)
+        self.coverage.step(stimulus, effects)
         self.monitor.after_step(node, stimulus, effects)
         return effects
+
+    def tell(self, who: str, what: str) -> None:
+        """Note something that happened outside of all machines."""
+        self.trace.note(self.clock.now_seconds, who, "!", what)
 
     def progressed(self) -> None:
         """Something other than a message went on."""
@@ -79,64 +93,45 @@ class World:
         """A source sleeps: until then, silence is no sign of being stuck."""
         self.progressed_at_seconds = max(self.progressed_at_seconds, seconds)
 
-    def work_later(self, task: Callable[[], None]) -> None:
-        """Run a task at the end of the time that it takes."""
-        self.tasks_under_way += 1
-
-        def done() -> None:
-            self.tasks_under_way -= 1
-            task()
-
-        delay = self.random.uniform(0.0, self.settings.work_delay_seconds)
-        self.clock.after(delay, done)
-
     # --- jobs -----------------------------------------------------------------------------------
 
-    def compile(self, spec: JobSpec) -> CompiledJob:
-        """The job as every node compiles it from what was submitted."""
-        if self._compiled is None or self._spec != spec:
-            topology = Topology.model_validate(spec.topology)
-            self._spec = spec
-            self._compiled = CompiledJob(
-                topology, self._schemas, spec.base, self._load_value, spec.graph
-            )
-        return self._compiled
-
-    def environment(self, compiled: CompiledJob) -> Environment:
-        """What this world hands to slices."""
+    def environment(self, node: str) -> Environment:
+        """What this world hands to the slices of a node."""
         settings = self.settings
-        shares = {
-            name: shared_out(
-                source.batch.num_rows,
-                compiled.graph.vertex(name).slices,
-                Random(f"{self.seed}/shares/{name}"),
-            )
-            for name, source in self._sources.items()
-        }
+        compiled = self.compiled
 
-        def reader(name: str, index: int, columns: tuple[str, ...] | None) -> SourceReader:
+        def reader(
+            name: str, index: int, columns: tuple[str, ...] | None, position: Position | None
+        ) -> SourceReader:
             rate = compiled.topology.sources[name].rate
             random = Random(f"{self.seed}/reads/{name}/{index}")
             return TableReader(
                 name,
                 self._sources[name],
-                shares[name][index],
+                self._shares[name][index],
                 columns,
                 None if rate is None else rate.events / rate.seconds,
                 random if settings.random_read_sizes else None,
+                position,
             )
 
-        assert self._spec is not None
         return Environment(
             open_reader=reader,
-            open_store=self.disk.open_store,
-            targets=self._spec.targets,
+            open_store=lambda location: self.disk.of_node(node, location),
+            targets=self.spec.targets,
             open_spill=MemorySpill,
             bag_memory_bytes=settings.bag_memory_bytes,
             read_rows=settings.read_rows,
             channel_budget_bytes=settings.channel_budget_bytes,
+            snapshot_mode=self.spec.recovery.mode,
+            snapshots=self.snapshots(node),
+            waiting_bytes=settings.bag_memory_bytes,
+            retained_bytes=settings.bag_memory_bytes,
         )
 
-    def _written(self, location: str, name: str, data: pa.Buffer) -> None:
-        if name.startswith("manifests/"):
-            self.monitor.manifest_written(location, decode_manifest(name, data))
+    def snapshots(self, node: str) -> Store:
+        """The job's recovery store, as a node sees it."""
+        return self.disk.of_node(node, self.spec.recovery.store)
+
+    def _written(self, writer: str, location: str, name: str, data: pa.Buffer) -> None:
+        self.monitor.written(location, name, data)

@@ -157,6 +157,9 @@ def test_bad_rows_are_dead_letters_with_file_row_and_reason(
     manifest = manifest_of(log)
     assert (manifest.rows_read, manifest.rows_used, manifest.rows_dead) == (270_020, 270_014, 6)
     letters = dead_letters(log)
+    epochs = [int(str(letter["epoch"])) for letter in letters]
+    assert epochs == sorted(epochs)
+    letters.sort(key=lambda letter: (str(letter["file"]), int(str(letter["row"]))))
     expected = [(str(path), row) for path in readings[0] for row in (5, 9)]
     assert [(letter["file"], letter["row"]) for letter in letters] == expected
     assert letters[0]["text"] == "soon,1,1.0"
@@ -252,11 +255,14 @@ def test_two_thousand_json_files_interleaved_by_a_column_are_numbered_in_its_ord
     found = pa.concat_tables(partition_rows(tmp_path / "log", manifest_of(tmp_path / "log")))
     found = found.sort_by([("epoch", "ascending"), ("__file", "ascending"), ("__row", "ascending")])
     expected = sorted(
-        (rank // length, position // per_file, position % per_file)
+        (rank // length, 0, rank, position // per_file)
         for rank, position in enumerate(order.tolist())
         if position != 17 * per_file + 2
     )
-    columns = [found.column(name).to_pylist() for name in ("epoch", "__file", "__row")]
+    columns = [found.column(name).to_pylist() for name in ("epoch", "__file", "__row", "plug")]
+    [letter] = dead_letters(tmp_path / "log")
+    assert (letter["file"], letter["row"]) == (str(paths[17]), 2)
+    assert letter["epoch"] == order.tolist().index(17 * per_file + 2) // length
     assert list(zip(*columns, strict=True)) == expected
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from streammine import Topology
 from streammine.engine import slice as slices
-from streammine.engine.channel import OutputChannel
+from streammine.engine.output_channel import OutputChannel
+from streammine.engine.stimuli import Run
 from streammine.testing import (
     SimulationError,
     SimulationSettings,
@@ -137,19 +138,21 @@ def test_a_job_that_gets_stuck_fails_with_the_story_of_every_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # credit never arrives: what is held is held for ever
-    monkeypatch.setattr(OutputChannel, "credit", lambda self, frontier: None)
+    monkeypatch.setattr(OutputChannel, "credit", lambda self, receiver, frontier: None)
     settings = SimulationSettings(channel_budget_bytes=1, read_rows=9)
     inputs = {"lines": pa.table({"line": workloads.text()})}
-    with pytest.raises(SimulationError, match=r"(?s)stuck.*seed 7.*counts/0 running.*held"):
+    with pytest.raises(
+        SimulationError, match=r"(?s)stuck.*seed 7.*counts/0 generation 1 on .* running.*held"
+    ):
         simulate(workloads.word_count(), inputs, seed=7, settings=settings)
 
 
 def test_a_broken_rule_fails_at_the_step_that_broke_it(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = slices.SliceMachine._schedule
 
-    def twice(self: slices.SliceMachine) -> Any:
-        effects = schedule(self)
-        return effects * 2
+    def twice(self: slices.SliceMachine, effects: list[Any]) -> None:
+        schedule(self, effects)
+        effects += [each for each in effects if isinstance(each, Run)]
 
     monkeypatch.setattr(slices.SliceMachine, "_schedule", twice)
     inputs = {"lines": pa.table({"line": workloads.text()})}

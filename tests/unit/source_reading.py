@@ -23,6 +23,7 @@ class Read:
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     dead: list[tuple[str | None, int | None, str]] = field(default_factory=list)
+    dead_epochs: list[tuple[str | None, int | None, int]] = field(default_factory=list)
     rows_read: int = 0
     deliveries: list[Delivery] = field(default_factory=list)
 
@@ -38,7 +39,7 @@ def read_all(reader: SourceReader, portion: int, read: Read) -> None:
         assert all(epoch >= open_epoch for epoch in epochs)
         assert delivery.open_epoch >= open_epoch
         assert sum(piece.batch.num_rows for piece in delivery.pieces) <= portion
-        open_epoch = delivery.open_epoch
+        before, open_epoch = open_epoch, delivery.open_epoch
         for piece in delivery.pieces:
             count = piece.batch.num_rows
             rows = piece.rows if piece.rows is not None else piece.row + np.arange(count)
@@ -48,9 +49,12 @@ def read_all(reader: SourceReader, portion: int, read: Read) -> None:
             epoch_column = [piece.epoch] * count
             read.rows += zip(epoch_column, files.tolist(), rows.tolist(), values, strict=True)
             assert (piece.times is None) or len(piece.times) == count
-        if delivery.dead is not None:
-            dead = delivery.dead
+        dead_epochs = [epoch for epoch, _ in delivery.dead]
+        assert dead_epochs == sorted(set(dead_epochs))
+        assert all(epoch >= before for epoch in dead_epochs)
+        for epoch, dead in delivery.dead:
             read.dead += zip(dead.files, dead.numbers, dead.reasons, strict=True)
+            read.dead_epochs += zip(dead.files, dead.numbers, [epoch] * len(dead), strict=True)
         if delivery.exhausted:
             break
     assert open_epoch == INFINITY
@@ -71,6 +75,7 @@ def read_source(
         read_all(open_reader(resolved, source, epoch, index, slices, columns), portion, read)
     read.rows.sort(key=lambda row: row[:3])
     read.dead.sort(key=lambda dead: (dead[0] or "", dead[1] or 0))
+    read.dead_epochs.sort()
     return read
 
 
@@ -83,5 +88,6 @@ def assert_independent(source: Any, epoch: EpochDefinition, base: Path) -> Read:
             got = read_source(source, epoch, base, slices, portion)
             assert got.rows == expected.rows, (slices, portion)
             assert got.dead == expected.dead, (slices, portion)
+            assert got.dead_epochs == expected.dead_epochs, (slices, portion)
             assert got.rows_read == expected.rows_read
     return expected

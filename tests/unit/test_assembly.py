@@ -9,7 +9,6 @@ import pytest
 
 from streammine import Operator, Topology
 from streammine.assembly import CompiledJob
-from streammine.model.errors import TopologyError
 
 SCHEMA = pa.schema({"ts": pa.int64(), "plug": pa.int64()})
 
@@ -31,15 +30,11 @@ def compiled(epoch: dict[str, Any], merge_by: str | None) -> CompiledJob:
     return CompiledJob(topology, {"plugs": SCHEMA}, ".", lambda name: Last)
 
 
-def test_files_merged_within_counted_epochs_take_no_operator_in_strict_order() -> None:
-    with pytest.raises(TopologyError, match=r"operator 'last'.*source 'plugs'.*'ts'"):
-        compiled({"count": 5}, "ts")
-
-
 @pytest.mark.parametrize(
-    ("epoch", "merge_by"), [({"count": 5}, None), ({"time": "5s", "column": "ts"}, "ts")]
+    ("epoch", "merge_by"),
+    [({"count": 5}, None), ({"count": 5}, "ts"), ({"time": "5s", "column": "ts"}, "ts")],
 )
-def test_other_sources_take_an_operator_in_strict_order(
+def test_an_operator_in_strict_order_goes_with_merged_files_too(
     epoch: dict[str, Any], merge_by: str | None
 ) -> None:
     assert compiled(epoch, merge_by).graph.vertex("last").slices > 1

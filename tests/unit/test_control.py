@@ -13,27 +13,50 @@ from streammine.model.control import (
     Announce,
     ControlMessage,
     Credit,
+    DamagedSnapshot,
+    Directive,
+    DrainRequest,
     ErrorAnswer,
     Heartbeat,
     JobReport,
+    MoveRequest,
     ResendRequest,
+    SavepointRequest,
     SliceReport,
     StatusAnswer,
     StatusRequest,
     StopRequest,
+    Subscribe,
     decode,
     encode,
 )
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
+from streammine.model.snapshots import SnapshotRecord
 
-SLICE = SliceReport("counts/1", 3, "running", BEGINNING, False, {"rows_in": 5.0, "busy": 0.25})
+SNAPSHOT = SnapshotRecord(7, 3, "counts/1/7", "0a1b", 2**40, False, 2)
+SLICE = SliceReport(
+    "counts/1",
+    3,
+    "running",
+    frontier=BEGINNING,
+    finished=False,
+    retained_after=-1,
+    accepted=9,
+    frozen=7,
+    last_epoch=8,
+    final_epoch=INFINITY,
+    snapshots=(SNAPSHOT, SNAPSHOT),
+    counters={"rows_in": 5.0, "busy": 0.25},
+)
+DAMAGED = DamagedSnapshot("counts/0", 4, "counts/0/7", "checksum")
 HEARTBEAT = Heartbeat(
     "node-1",
+    7,
     {"cpu": 0.5},
     (
-        JobReport(4, 2, True, None, (SLICE, SLICE)),
-        JobReport(5, 1, False, "disk full", ()),
+        JobReport(4, 2, True, None, (SLICE, SLICE), (DAMAGED,)),
+        JobReport(5, 1, False, "disk full", (), ()),
     ),
 )
 
@@ -41,10 +64,15 @@ HEARTBEAT = Heartbeat(
 @pytest.mark.parametrize(
     "message",
     [
-        Credit(1, 2, 3, INFINITY),
-        Credit(1, 2, 3, BEGINNING),
-        ResendRequest(1, 2, 3, 4),
-        Announce(1, 2, 3, 2**40),
+        Credit(1, 2, 3, 4, INFINITY),
+        Credit(1, 2, 3, 4, BEGINNING),
+        Subscribe(1, 2, 3, 4, BEGINNING, -7),
+        ResendRequest(1, 2, 3, 4, 5),
+        Announce(1, 2, 3, 4, 2**40),
+        Directive(1, 20, BEGINNING, 10),
+        SavepointRequest(7),
+        MoveRequest(7, "counts/1", "b", "live"),
+        DrainRequest("b"),
         HEARTBEAT,
         StatusRequest(None),
         StatusRequest(7),
@@ -58,7 +86,7 @@ def test_what_is_written_is_read(message: ControlMessage) -> None:
 
 
 def test_ints_are_written_as_floats_where_floats_are_wanted() -> None:
-    read = decode(encode(Heartbeat("a", {"rows": 3}, ())))
+    read = decode(encode(Heartbeat("a", 1, {"rows": 3}, ())))
     assert isinstance(read, Heartbeat)
     assert type(read.load["rows"]) is float
 
@@ -67,8 +95,15 @@ def test_tuples_in_a_payload_become_lists() -> None:
     assert decode(encode(StatusAnswer({"a": (1, (2,))}))) == StatusAnswer({"a": [1, [2]]})
 
 
-CREDIT = {"job": 1, "channel": 2, "generation": 3, "frontier": 4}
-REPORT = {"job": 1, "plan_version": 1, "deployed": True, "failed": None, "slices": []}
+CREDIT = {"job": 1, "channel": 2, "sender": 3, "receiver": 4, "frontier": 5}
+REPORT = {
+    "job": 1,
+    "plan_version": 1,
+    "deployed": True,
+    "failed": None,
+    "slices": [],
+    "damaged": [],
+}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +113,7 @@ REPORT = {"job": 1, "plan_version": 1, "deployed": True, "failed": None, "slices
         (["Member", CREDIT], "unknown kind"),
         (["SliceReport", {}], "unknown kind"),
         (["Credit", {**CREDIT, "extra": 1}], r"unknown: \['extra'\]"),
-        (["Credit", {"job": 1}], r"missing: \['channel', 'frontier', 'generation'\]"),
+        (["Credit", {"job": 1}], r"missing: \['channel', 'frontier', 'receiver', 'sender'\]"),
         (["Credit", {**CREDIT, "job": True}], "Credit.job: expected an int64, not True"),
         (["Credit", {**CREDIT, "job": 1.0}], "Credit.job: expected an int64"),
         (["Credit", {**CREDIT, "job": "1"}], "Credit.job: expected an int64"),
@@ -90,15 +125,24 @@ REPORT = {"job": 1, "plan_version": 1, "deployed": True, "failed": None, "slices
         ([1, CREDIT], r"\[kind, fields\]"),
         ({"Credit": CREDIT}, r"\[kind, fields\]"),
         (None, r"\[kind, fields\]"),
-        (["Heartbeat", {"node": "a", "load": {"x": 1}, "jobs": []}], "expected a float"),
-        (["Heartbeat", {"node": "a", "load": [], "jobs": []}], "expected a map"),
-        (["Heartbeat", {"node": b"a", "load": {}, "jobs": []}], "expected text"),
-        (["Heartbeat", {"node": "a", "load": {}, "jobs": {}}], "expected a list"),
         (
-            ["Heartbeat", {"node": "a", "load": {}, "jobs": [{**REPORT, "deployed": 1}]}],
+            ["Heartbeat", {"node": "a", "member": 1, "load": {"x": 1}, "jobs": []}],
+            "expected a float",
+        ),
+        (["Heartbeat", {"node": "a", "member": 1, "load": [], "jobs": []}], "expected a map"),
+        (["Heartbeat", {"node": b"a", "member": 1, "load": {}, "jobs": []}], "expected text"),
+        (["Heartbeat", {"node": "a", "member": 1, "load": {}, "jobs": {}}], "expected a list"),
+        (
+            [
+                "Heartbeat",
+                {"node": "a", "member": 1, "load": {}, "jobs": [{**REPORT, "deployed": 1}]},
+            ],
             "expected a bool",
         ),
-        (["Heartbeat", {"node": "a", "load": {b"k": 1.0}, "jobs": []}], "expected text"),
+        (
+            ["Heartbeat", {"node": "a", "member": 1, "load": {b"k": 1.0}, "jobs": []}],
+            "expected text",
+        ),
         (["StatusAnswer", {"payload": [1]}], "expected a map"),
         (["StatusAnswer", {"payload": {"when": msgpack.Timestamp(1)}}], "expected plain data"),
         (["StatusAnswer", {"payload": {"code": msgpack.ExtType(5, b"x")}}], "expected plain data"),
@@ -150,11 +194,11 @@ def test_a_message_that_is_too_long_is_not_written() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Credit(1, 2, 3, np.int64(4)),  # type: ignore[arg-type]
-        Credit(1, 2, 3, 2**63),
-        Credit(True, 2, 3, 4),
+        Credit(1, 2, 3, 4, np.int64(5)),  # type: ignore[arg-type]
+        Credit(1, 2, 3, 4, 2**63),
+        Credit(True, 2, 3, 4, 5),
         StopRequest(1, None),  # type: ignore[arg-type]
-        Heartbeat("a", {}, []),  # type: ignore[arg-type]
+        Heartbeat("a", 1, {}, []),  # type: ignore[arg-type]
         SLICE,
         StatusAnswer({"x": object()}),
     ],

@@ -30,8 +30,8 @@ def test_an_outcome_with_a_huge_reason_keeps_its_beginning() -> None:
 
 
 def test_a_report_of_a_failure_with_a_lone_surrogate_is_sent() -> None:
-    report = control.JobReport(1, 1, True, LONE_SURROGATE, ())
-    read = control.decode(control.encode(control.Heartbeat("node-1", {}, (report,))))
+    report = control.JobReport(1, 1, True, LONE_SURROGATE, (), ())
+    read = control.decode(control.encode(control.Heartbeat("node-1", 1, {}, (report,))))
     assert isinstance(read, control.Heartbeat)
     assert read.jobs[0].failed == "file \\udcff"
 

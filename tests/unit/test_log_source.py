@@ -143,7 +143,16 @@ def write_log(
     letters = ["bad", "worse"] if dead else []
     (folder / "dead-letters.jsonl").write_text(
         "".join(
-            json.dumps({"file": "raw.csv", "row": 3 + 6 * at, "reason": reason, "text": "x"}) + "\n"
+            json.dumps(
+                {
+                    "file": "raw.csv",
+                    "row": 3 + 6 * at,
+                    "reason": reason,
+                    "text": "x",
+                    "epoch": next(iter(epochs)),
+                }
+            )
+            + "\n"
             for at, reason in enumerate(letters)
         )
     )

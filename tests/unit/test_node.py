@@ -4,38 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from streammine.assembly import POLICIES
 from streammine.engine import node_stimuli as node
+from streammine.engine import stimuli
 from streammine.engine.node import NodeMachine
-from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
+from streammine.engine.node_stimuli import NewReplica, NodeEffect, NodeStimulus
 from streammine.engine.placement import place
+from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import Output, WorkResult
 from streammine.model import control
+from streammine.model.epochs import INFINITY
 from streammine.model.frames import FrameHeader, FrameKind
 from streammine.model.ids import SliceId
-from streammine.model.job import Plan
+from streammine.model.job import Placement, Plan
 from tests.unit.small_job import GRAPH, heartbeat, machine
 from tests.unit.transcripts import ARRIVING_BYTES, effect_text
 
 JOB = 1
-NODES = ("a", "b")
-PLACES = place(GRAPH, NODES, 1)
+NODES = (("a", 1), ("b", 2))
+PLACES: dict[SliceId, tuple[Placement, ...]] = {
+    slice_id: (Placement(name, 1, member),)
+    for slice_id, (name, member) in place(GRAPH, NODES).items()
+}
+SOURCE, COUNTS = SliceId("source", 1), SliceId("counts", 1)
 
 
 def text(effect: NodeEffect) -> str:
     match effect:
-        case node.Deploy(_, version, slices):
-            return f"deploy {', '.join(str(name) for name, _ in slices)} for plan {version}"
+        case node.Deploy(_, version, replicas):
+            return f"deploy {', '.join(map(replica_text, replicas))} for plan {version}"
+        case node.Withdraw(_, slice_id, generation):
+            return f"withdraw {slice_id}@{generation}"
         case node.Undeploy(job):
             return f"undeploy {job}"
-        case node.Perform(_, slice_id, work):
-            return f"{slice_id}: {effect_text(node.stimuli.Run(work))}"
+        case node.Perform(_, slice_id, _, work):
+            return f"{slice_id}: {effect_text(stimuli.Run(work))}"
         case node.TransmitFrame(name, frame):
-            return f"to {name}: {effect_text(node.stimuli.SendFrame(frame))}"
-        case node.TransmitControl(name, control.Heartbeat(_, _, jobs)):
+            return f"to {name}: {effect_text(stimuli.SendFrame(frame))}"
+        case node.TransmitControl(name, control.Heartbeat(_, _, _, jobs)):
             return f"to {name}: report {[(each.plan_version, each.failed) for each in jobs]}"
         case node.TransmitControl(name, message):
             return f"to {name}: {type(message).__name__} on {getattr(message, 'channel', None)}"
-        case node.WakeSlice(_, slice_id, seconds):
+        case node.WakeSlice(_, slice_id, _, seconds):
             return f"wake {slice_id} after {seconds:g} s"
         case node.DeclarePlan(plan):
             return f"declare plan {plan.version}: {plan.phase}"
@@ -43,37 +53,79 @@ def text(effect: NodeEffect) -> str:
             return f"declare end: {outcome.status}"
         case node.SourcesStart():
             return "sources start"
+        case node.WriteSnapshot(_, slice_id, generation, frozen):
+            return f"write snapshot {frozen.epoch} of {slice_id}@{generation}"
+        case node.MoveToDisk(_, slice_id, _, bodies):
+            return f"{slice_id}: to disk: {len(bodies)}"
+        case node.PublishCheckpoint(_, checkpoint):
+            return f"publish checkpoint {checkpoint.epoch}"
+        case node.CollectSnapshots(_, keep):
+            return f"keep checkpoints {[each.epoch for each in keep]}"
+        case node.FindCheckpoints():
+            return "find checkpoints"
 
 
-def told(player: NodeMachine, *stimuli: NodeStimulus) -> list[str]:
-    return [text(effect) for stimulus in stimuli for effect in player.handle(stimulus)]
+def replica_text(replica: NewReplica) -> str:
+    if replica.generation == 1:
+        return str(replica.slice)
+    origin = "" if replica.restore is None else f" from {replica.restore.epoch}"
+    return f"{replica.slice}@{replica.generation}{origin}"
 
 
-def plan(version: int) -> node.PlanSeen:
-    return node.PlanSeen(Plan(JOB, version, "deploy" if version == 1 else "run", PLACES))
+def told(player: NodeMachine, *happened: NodeStimulus) -> list[str]:
+    return [text(effect) for stimulus in happened for effect in player.handle(stimulus)]
+
+
+def seen(player: NodeMachine, nodes: tuple[tuple[str, int], ...]) -> node.MembersSeen:
+    """The members as this node sees them: it is the one of its name."""
+    return node.MembersSeen(nodes, dict(nodes).get(player.name))
+
+
+def new_node(name: str) -> NodeMachine:
+    return NodeMachine(name, POLICIES)
+
+
+def plan(version: int, **placed: tuple[Placement, ...]) -> node.PlanSeen:
+    """Plan `version`; `placed` replaces places by name, like ``counts_1``."""
+    places = dict(PLACES)
+    for name, group in placed.items():
+        places[SliceId.parse(name.replace("_", "/"))] = group
+    return node.PlanSeen(Plan(JOB, version, "deploy" if version == 1 else "run", places))
+
+
+def begun(slice_id: SliceId) -> SliceMachine:
+    """A replica of the first plan."""
+    ends = (*GRAPH.inputs[slice_id], *GRAPH.outputs[slice_id])
+    return machine(NewReplica(slice_id, 1, None, {each.number: (1,) for each in ends}))
 
 
 def built(names: Iterable[str], version: int = 1) -> node.Deployed:
-    return node.Deployed(JOB, version, tuple(machine(SliceId.parse(name)) for name in names))
+    return node.Deployed(JOB, version, tuple(begun(SliceId.parse(name)) for name in names))
+
+
+def done(slice_id: SliceId, result: WorkResult | None, failure: str | None = None) -> NodeStimulus:
+    return node.WorkFinished(JOB, slice_id, 1, result, failure)
 
 
 def running_b() -> NodeMachine:
     """Node b, not the manager, with source/1 and counts/1 running."""
-    player = NodeMachine("b")
-    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    player = new_node("b")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
     told(player, built(["source/1", "counts/1"]), plan(2))
     return player
 
 
-def frame(channel: int, kind: FrameKind, epoch: int, sequence: int) -> node.FrameReceived:
+def frame(
+    channel: int, kind: FrameKind, epoch: int, sequence: int, flags: int = 0
+) -> node.FrameReceived:
     data = kind is FrameKind.DATA
-    header = FrameHeader(JOB, channel, 1, epoch, 0, sequence, int(data), kind)
+    header = FrameHeader(JOB, channel, 1, 1, epoch, 0, sequence, int(data), kind, flags)
     return node.FrameReceived(header, "batch" if data else None, ARRIVING_BYTES * data)
 
 
 def test_the_first_member_is_the_manager_and_declares_plans() -> None:
-    player = NodeMachine("a")
-    assert told(player, node.MembersSeen(NODES)) == []
+    player = new_node("a")
+    assert told(player, seen(player, NODES)) == []
     assert told(player, node.JobSeen(JOB, GRAPH, 2)) == ["declare plan 1: deploy"]
     assert told(player, plan(1)) == ["deploy source/0, counts/0 for plan 1"]
     assert told(player, built(["source/0", "counts/0"])) == []
@@ -83,8 +135,8 @@ def test_the_first_member_is_the_manager_and_declares_plans() -> None:
 
 
 def test_another_node_deploys_what_is_placed_on_it_and_reports() -> None:
-    player = NodeMachine("b")
-    assert told(player, node.MembersSeen(NODES)) == ["to a: report []"]
+    player = new_node("b")
+    assert told(player, seen(player, NODES)) == ["to a: report []"]
     assert told(player, node.JobSeen(JOB, GRAPH, 2)) == []
     assert told(player, plan(1)) == ["deploy source/1, counts/1 for plan 1"]
     assert told(player, built(["source/1", "counts/1"])) == ["to a: report [(1, None)]"]
@@ -97,8 +149,8 @@ def test_another_node_deploys_what_is_placed_on_it_and_reports() -> None:
 
 
 def test_a_plan_that_comes_while_slices_are_built_is_followed_afterwards() -> None:
-    player = NodeMachine("b")
-    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    player = new_node("b")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
     assert told(player, plan(2)) == []
     assert told(player, built(["source/1", "counts/1"])) == [
         "sources start",
@@ -112,8 +164,7 @@ def test_frames_to_a_slice_of_this_node_do_not_leave_it_and_others_do() -> None:
     player = running_b()
     outputs = tuple(Output(channel, 4, 1, ARRIVING_BYTES, "batch") for channel in (2, 3))
     result = WorkResult(outputs, open_epoch=5)
-    done = node.WorkFinished(JOB, SliceId("source", 1), result)
-    assert told(player, done) == [
+    assert told(player, done(SOURCE, result)) == [
         "to a: send 2.0 end 3",
         "to a: send 2.1 data 4, the last",
         "source/1: run read 64",
@@ -124,21 +175,20 @@ def test_frames_to_a_slice_of_this_node_do_not_leave_it_and_others_do() -> None:
 def test_credit_finds_the_sender_on_this_node_or_another() -> None:
     player = running_b()
     told(player, frame(1, FrameKind.EPOCH_END, 3, 0))
-    done = node.WorkFinished(JOB, SliceId("source", 1), WorkResult(open_epoch=4))
-    lines = told(player, done)
+    lines = told(player, done(SOURCE, WorkResult(open_epoch=4)))
     assert "to a: Credit on 1" in lines
-    source = player.jobs[JOB].slices[SliceId("source", 1)]
-    assert source.outputs[3].frontier == 4, "its own credit came by itself"
-    assert source.outputs[2].frontier < 4
-    told(player, node.ControlReceived("a", control.Credit(JOB, 2, 1, 4)))
-    assert source.outputs[2].frontier == 4
+    source = player.jobs[JOB].slices[SOURCE]
+    assert source.outputs[3].links[1].frontier == 4, "its own credit came by itself"
+    assert source.outputs[2].links[1].frontier < 4
+    told(player, node.ControlReceived("a", control.Credit(JOB, 2, 1, 1, 4)))
+    assert source.outputs[2].links[1].frontier == 4
 
 
 def test_a_gap_is_asked_for_at_the_senders_node_and_announcements_go_to_the_receivers() -> None:
     player = running_b()
     assert told(player, frame(1, FrameKind.DATA, 3, 5)) == ["to a: ResendRequest on 1"]
-    told(player, node.WorkFinished(JOB, SliceId("source", 1), WorkResult(open_epoch=4)))
-    assert told(player, node.HeartbeatDue({}, {})) == [
+    told(player, done(SOURCE, WorkResult(open_epoch=4)))
+    assert told(player, node.HeartbeatDue(1.0, {}, {})) == [
         "to a: report [(2, None)]",
         "to a: Announce on 2",
     ]
@@ -146,16 +196,16 @@ def test_a_gap_is_asked_for_at_the_senders_node_and_announcements_go_to_the_rece
 
 def test_what_names_no_job_or_channel_that_stands_is_dropped() -> None:
     player = running_b()
-    unknown = FrameHeader(99, 0, 1, 0, 0, 0, 0, FrameKind.EPOCH_END)
+    unknown = FrameHeader(99, 0, 1, 1, 0, 0, 0, 0, FrameKind.EPOCH_END)
     assert told(player, node.FrameReceived(unknown, None, 0)) == []
     assert told(player, frame(400, FrameKind.DATA, 0, 0)) == []
-    assert told(player, node.ControlReceived("a", control.Credit(JOB, 400, 1, 4))) == []
+    assert told(player, node.ControlReceived("a", control.Credit(JOB, 400, 1, 1, 4))) == []
     assert told(player, node.ControlReceived("a", heartbeat("c", 1))) == [], "not the sender's own"
 
 
 def test_an_error_is_told_to_the_manager_and_the_jobs_slices_stand_still() -> None:
     player = running_b()
-    failed = node.WorkFinished(JOB, SliceId("source", 1), None, "operator 'x': boom")
+    failed = done(SOURCE, None, "operator 'x': boom")
     assert told(player, failed) == ["to a: report [(2, \"operator 'x': boom\")]"]
     assert told(player, frame(1, FrameKind.DATA, 3, 0)) == []
     assert told(player, node.JobEndSeen(JOB)) == [f"undeploy {JOB}"]
@@ -163,39 +213,38 @@ def test_an_error_is_told_to_the_manager_and_the_jobs_slices_stand_still() -> No
 
 
 def test_slices_that_can_not_be_built_fail_the_job() -> None:
-    player = NodeMachine("b")
-    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    player = new_node("b")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
     failed = node.Deployed(JOB, 1, (), "no module named 'x'")
     assert told(player, failed) == ["to a: report [(0, \"no module named 'x'\")]"]
     assert told(player, plan(2)) == []
 
 
 def test_a_job_that_ended_while_it_was_built_is_undeployed() -> None:
-    player = NodeMachine("b")
-    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    player = new_node("b")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
     assert told(player, node.JobEndSeen(JOB)) == [f"undeploy {JOB}"]
     assert told(player, built(["source/1", "counts/1"])) == [f"undeploy {JOB}"]
 
 
 def test_the_manager_ends_the_job_when_the_last_slice_anywhere_is_finished() -> None:
-    player = NodeMachine("a")
-    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    player = new_node("a")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
     told(player, built(["source/0", "counts/0"]))
     told(player, node.ControlReceived("b", heartbeat("b", 1, ("source/1", "counts/1"))), plan(2))
     on_b = ("source/1", "counts/1")
     told(player, node.ControlReceived("b", heartbeat("b", 2, on_b, finished=on_b)))
     source = SliceId("source", 0)
-    over = WorkResult(open_epoch=2**63 - 1, exhausted=True)
-    told(player, node.WorkFinished(JOB, source, over))
-    told(player, node.WorkFinished(JOB, source, WorkResult(finished=True)))
-    told(player, frame(2, FrameKind.EPOCH_END, 2**63 - 1, 0))
-    lines = told(player, node.WorkFinished(JOB, SliceId("counts", 0), WorkResult(finished=True)))
+    over = WorkResult(open_epoch=INFINITY, exhausted=True)
+    told(player, done(source, over), done(source, WorkResult(finished=True)))
+    told(player, frame(2, FrameKind.EPOCH_END, INFINITY, 0))
+    lines = told(player, done(SliceId("counts", 0), WorkResult(finished=True)))
     assert lines == ["declare end: finished"]
 
 
 def test_a_client_can_ask_for_the_state_of_everything() -> None:
-    player = NodeMachine("a")
-    told(player, node.MembersSeen(NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
+    player = new_node("a")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
     told(player, node.ControlReceived("b", heartbeat("b", 1, ("source/1",))))
     status = player.status(None)
     assert status["manager"] == "a"

@@ -139,41 +139,19 @@ def test_whatever_may_die_has_a_channel_to_the_dead_letters() -> None:
 
 def test_slices_go_round_robin_over_the_nodes_in_the_order_of_joining() -> None:
     found = graph(stateful("counts", "source", slices=4))
-    placed = place(found, ["b", "a", "c"], generation=7)
-    assert [placed[SliceId("counts", index)][0].node for index in range(4)] == ["b", "a", "c", "b"]
-    assert {group[0].generation for group in placed.values()} == {7}
+    placed = place(found, [("b", 3), ("a", 5), ("c", 6)])
+    nodes = [placed[SliceId("counts", index)] for index in range(4)]
+    assert nodes == [("b", 3), ("a", 5), ("c", 6), ("b", 3)]
     # a sink's slice stands where the slice that it writes for stands
     assert placed[SliceId("result", 2)] == placed[SliceId("counts", 2)]
 
 
 def test_without_a_node_nothing_can_be_placed() -> None:
     with pytest.raises(ClusterError, match="no live node"):
-        place(graph(), [], generation=1)
+        place(graph(), [])
 
 
 def test_an_operator_that_ends_epochs_for_every_key_has_one_slice_and_says_why() -> None:
     found = graph(stateful("ends", "source", slices=3, every_key=True)).vertex("ends")
     assert found.slices == 1
     assert "every_key" in found.reason
-
-
-@pytest.mark.parametrize("behind", ["operator", "stage and operator", "ordered sink"])
-def test_strict_order_right_behind_files_merged_within_counted_epochs_is_refused(
-    behind: str,
-) -> None:
-    source = LogicalNode("plugs", "source", merged_by="ts")
-    stage = LogicalNode("words", "stateless", ("plugs",))
-    nodes = {
-        "operator": [stateful("last", "plugs", traits=ORDER_SENSITIVE)],
-        "stage and operator": [stage, stateful("last", "words", traits=ORDER_SENSITIVE)],
-        "ordered sink": [LogicalNode("last", "sink", ("plugs",), ordered=True)],
-    }[behind]
-    with pytest.raises(TopologyError, match=r"'last'.*source 'plugs'.*column: ts") as caught:
-        plan([source, *nodes])
-    assert "epoch by time" in str(caught.value)
-
-
-def test_merged_files_are_fine_where_no_order_is_needed_of_them() -> None:
-    source = LogicalNode("plugs", "source", merged_by="ts")
-    counts = stateful("counts", "plugs")
-    plan([source, counts, LogicalNode("result", "sink", ("counts",), ordered=True)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from streammine.model.errors import OutputError, TopologyError
+from streammine.model.errors import OutputError, StateVersionError, TopologyError
 from streammine.operators.sinks import FILE_RECORD
 from streammine.runtime.output import CommittedOutput, clean, leftovers, output_digest, read_output
 from tests.unit.memory_store import MemoryStore
@@ -90,6 +90,25 @@ def test_a_large_group_is_written_in_several_files() -> None:
     assert len(parts(store)) == 3 + 2
 
 
+def test_after_which_epoch_a_file_is_written_does_not_depend_on_batches() -> None:
+    # Bits that share a byte, validity maps and text under nulls make `nbytes` of the parts differ.
+    schema = pa.schema([("flag", pa.bool_()), ("text", pa.string())])
+    texts = pa.Array.from_buffers(
+        pa.string(), 3, [pa.py_buffer(b"\x05"), *pa.array(["a", "hidden" * 9, "c"]).buffers()[1:]]
+    )
+    whole = pa.record_batch([pa.array([True, None, False]), texts], schema=schema)
+    apart = [pa.RecordBatch.from_pylist([row], schema=schema) for row in whole.to_pylist()]
+    for file_bytes in range(1, 120):
+        found = []
+        for batches in ([whole], apart, [whole.slice(0, 1), whole.slice(1)]):
+            sink = Sink(MemoryStore(), schema, every=1000, file_bytes=file_bytes)
+            records = [sink.send(0, epoch, batches) for epoch in range(9)]
+            found.append(
+                [[file["rows"] for one in epoch for file in one.to_pylist()] for epoch in records]
+            )
+        assert found[0] == found[1] == found[2]
+
+
 def test_records_say_what_is_in_a_file() -> None:
     store = MemoryStore()
     sink = Sink(store, SCHEMA)
@@ -128,6 +147,32 @@ def test_a_resumed_committer_goes_on_where_the_chain_ends() -> None:
     clean(store)
     assert visible(store) == {0: [1], 1: [2], 2: [3]}
     assert leftovers(store) == []
+
+
+def test_a_restored_committer_drops_what_was_committed_after_its_snapshot() -> None:
+    # Groups of two. The snapshot of epoch 0 holds a file of group 0, which is committed at epoch 1.
+    store = MemoryStore()
+    old = Sink(store, SCHEMA, every=2, file_bytes=1)
+    old.epoch(0, rows(1))
+    of_slice = old.slices[0].freeze(True).pieces()
+    of_committer = list(old.committer.freeze(True).pieces())
+    states = [list(of_slice), of_committer]
+    old.epoch(1, rows(2))
+    assert visible(store) == {0: [1], 1: [2]}
+    new = Sink(store, SCHEMA, every=2, file_bytes=1, generation=1)
+    new.slices[0].restore(1, True, iter(states[0]))
+    new.committer.restore(1, True, iter(states[1]))
+    assert new.committer.due_epoch == 1
+    before = dict(store.blobs)
+    new.epoch(1, rows(2))
+    assert new.committer.rows_committed == 2
+    new.epoch(2, rows(3))
+    new.finish(2)
+    assert visible(store) == {0: [1], 1: [2], 2: [3]}
+    assert CommittedOutput(store).rows == 3
+    assert all(store.blobs[name] == data for name, data in before.items())
+    with pytest.raises(StateVersionError, match=r"result.commit.*version 2, this release reads"):
+        new.committer.restore(2, True, iter([]))
 
 
 def test_a_committer_of_the_past_may_not_start() -> None:

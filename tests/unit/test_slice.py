@@ -4,34 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from streammine.engine.channel import InputChannel, OutputChannel
-from streammine.engine.slice import ACCUMULATIONS_PER_RUN, Phase, SliceMachine
+from streammine.engine.slice_settings import Phase
 from streammine.engine.stimuli import Start, WorkDone, WorkResult
-from streammine.model.epochs import INFINITY, EpochDefinition
+from streammine.engine.waiting import MOST_PER_RUN
+from streammine.model.epochs import INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.ids import SliceId
-from tests.unit.transcripts import GENERATION, SlicePlayer, played, tidy
-
-
-def operator(inputs: int = 2, outputs: int = 1, budget: int = 1000) -> SlicePlayer:
-    """Channels 0 … come in, channels 8 … go out."""
-    return SlicePlayer(
-        SliceMachine(
-            SliceId("counts", 0),
-            tuple(InputChannel(channel, 0, GENERATION) for channel in range(inputs)),
-            tuple(OutputChannel(1, 8 + each, GENERATION, budget) for each in range(outputs)),
-            EpochDefinition("count", 100),
-            64,
-        )
-    )
-
-
-def source(outputs: int = 1, budget: int = 1000) -> SlicePlayer:
-    return operator(0, outputs, budget)
-
-
-def check(player: SlicePlayer, script: str) -> None:
-    assert played(script, player) == tidy(script)
+from tests.unit.small_slices import check, operator, source
+from tests.unit.transcripts import played
 
 
 def test_an_epoch_is_accumulated_at_once_and_closed_when_all_channels_have_ended_it() -> None:
@@ -219,11 +198,11 @@ def test_nothing_runs_before_the_start_and_nothing_is_lost_by_it() -> None:
 
 def test_one_run_of_work_is_bounded_and_the_close_waits_for_the_last_batch() -> None:
     player = operator(inputs=1)
-    frames = [f"> 0.{place} data 0" for place in range(ACCUMULATIONS_PER_RUN + 3)]
+    frames = [f"> 0.{place} data 0" for place in range(MOST_PER_RUN + 3)]
     end = f"> 0.{len(frames)} end 0"
     text = played("\n".join([*frames, end, "> start", "> done"]), player)
     first, second = [line for line in text.splitlines() if line.startswith("  run")]
-    assert first.count("accumulate") == ACCUMULATIONS_PER_RUN
+    assert first.count("accumulate") == MOST_PER_RUN
     assert "close" not in first
     assert second.count("accumulate") == 3
     assert second.endswith("close 0")

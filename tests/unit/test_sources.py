@@ -116,10 +116,14 @@ def assert_merged(base: Path, kind: str) -> None:
         for file, times in enumerate(contents)
         for row in range(len(times))
     ]
-    expected = {key[1:]: place // 3 for place, key in enumerate(sorted(keys))}
+    # Where a row stands in the merged order is its position.
+    expected = [
+        (place // 3, 0, place, contents[file][row])
+        for place, (_, file, row) in enumerate(sorted(keys))
+    ]
     source = files(f"*.{kind}", merge_by="ts", **({} if kind == "parquet" else {"schema": SCHEMA}))
     read = assert_independent(source, EpochDefinition("count", 3), base)
-    assert {row[1:3]: row[0] for row in read.rows} == expected
+    assert [(*row[:3], row[3][0]) for row in read.rows] == expected
 
 
 class TestDelimited:
@@ -145,8 +149,10 @@ class TestDelimited:
             files("*.csv", schema=SCHEMA, merge_by="ts"), EpochDefinition("count", 1), tmp_path
         )
         # a0 first, then all of 5 by position: a1, its dead a2 and a3, b0; then b1, a4.
-        assert [row[:3] for row in read.rows] == [(1, 0, 1), (4, 1, 0), (5, 1, 1), (6, 0, 4)]
-        assert [number for _, number, _ in read.dead] == [0, 2, 3]
+        assert [row[:3] for row in read.rows] == [(1, 0, 1), (4, 0, 4), (5, 0, 5), (6, 0, 6)]
+        assert [row[3][0] for row in read.rows] == [5, 5, 6, 7]
+        path = str(tmp_path / "a.csv")
+        assert read.dead_epochs == [(path, 0, 0), (path, 2, 2), (path, 3, 3)]
 
     def test_files_are_interleaved_by_a_column(self, tmp_path: Path) -> None:
         assert_merged(tmp_path, "csv")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.operators.frozen import decode_piece
 from streammine.operators.plain_data import (
     NotPlainError,
     decode,
@@ -15,13 +19,24 @@ from streammine.operators.plain_data import (
     encode_all_canonical,
     encode_canonical,
 )
-from streammine.operators.state import List, Map, Queue, StateStore, Value
+from streammine.operators.state import List, Map, Queue, Value, Window, canonical_key
+from streammine.operators.state_store import StateStore
 
 CELLS = {"count": Value(0), "all": List(), "last": Queue(2), "seen": Map()}
 
 
-def saved(store: StateStore) -> list[tuple[bytes, bytes | None]]:
-    return [pair for piece in store.freeze().pieces(1) for pair in piece]
+def saved(store: StateStore, full: bool = False) -> list[pa.Buffer]:
+    return list(store.freeze(full).pieces())
+
+
+def shown(pieces: list[pa.Buffer]) -> dict[Any, Any]:
+    """Keys with the plain contents of their cells, None where forgotten."""
+    return {
+        decode(row["key"]): None if row["state"] is None else decode(row["state"])
+        for piece in pieces
+        for batch in decode_piece(piece)[1]
+        for row in batch.to_pylist()
+    }
 
 
 def test_a_new_key_has_fresh_cells_of_its_own() -> None:
@@ -43,24 +58,58 @@ def test_an_undeclared_cell_is_an_error_that_names_the_declared() -> None:
         state.cuont = 1  # type: ignore[attr-defined]
 
 
-def test_freeze_hands_over_only_the_keys_opened_since_the_last_one() -> None:
+def test_freeze_hands_over_everything_first_and_then_the_keys_opened_since() -> None:
     store = StateStore(CELLS)
     store.open(("a",)).count = 1
     store.open(("b",)).count = 2
-    assert len(saved(store)) == 2
+    first = store.freeze(False)
+    assert first.full
+    assert set(shown(list(first.pieces()))) == {("a",), ("b",)}
     store.open(("b",)).count = 3
-    assert [decode(key) for key, _ in saved(store)] == [("b",)]
+    second = store.freeze(False)
+    assert not second.full
+    assert set(shown(list(second.pieces()))) == {("b",)}
     assert saved(store) == []
+    assert set(shown(saved(store, full=True))) == {("a",), ("b",)}
 
 
 def test_what_is_frozen_stays_as_it_was_while_processing_goes_on() -> None:
     store = StateStore(CELLS)
     store.open(("a",)).all.append(1)
-    frozen = store.freeze()
+    store.open(("b",)).count = 1
+    frozen = store.freeze(True)
     store.open(("a",)).all.append(2)
-    ((_, data),) = [pair for piece in frozen.pieces() for pair in piece]
-    assert data is not None
-    assert decode(data)[1] == [1]
+    store.open(("b",)).clear()
+    store.forget_fresh([("b",)])
+    store.open(("c",)).count = 1
+    found = shown(list(frozen.pieces()))
+    assert found[("a",)][1] == [1]
+    assert found[("b",)][0] == 1
+    assert set(found) == {("a",), ("b",)}
+
+
+def test_a_thread_that_makes_pieces_sees_one_moment_however_the_store_goes_on() -> None:
+    # Every key is changed again and again; all that a freeze shows must be of one round.
+    store = StateStore({"round": Value(-1), "all": List()})
+    keys = [(number,) for number in range(300)]
+    for number in range(12):
+        for key in keys:
+            state = store.open(key)
+            state.round = number
+            state.all.append(number)
+        frozen = store.freeze(number % 3 == 0)
+        found: list[pa.Buffer] = []
+        thread = threading.Thread(target=lambda: found.extend(frozen.pieces()))  # noqa: B023
+        thread.start()
+        for key in reversed(keys):
+            state = store.open(key)
+            state.round = 1000
+            state.all.append(1000)
+            state.all.pop()
+        thread.join()
+        contents = shown(found)
+        assert len(contents) == len(keys)
+        assert all(value == [number, list(range(number + 1))] for value in contents.values())
 
 
 def test_restore_brings_back_values_and_types_and_forgotten_keys_stay_forgotten() -> None:
@@ -69,33 +118,99 @@ def test_restore_brings_back_values_and_types_and_forgotten_keys_stay_forgotten(
     state.count, state.seen["t"] = 2**70, (1, [2])
     state.last.extend([1, 2])
     store.open((2, "b")).count = 5
-    changes = saved(store)
+    first = saved(store)
     store.open((2, "b")).clear()
     store.forget_fresh([(1, "a"), (2, "b")])
-    changes += saved(store)
+    second = saved(store)
     other = StateStore(CELLS)
-    other.restore(changes)
-    assert other.dirty_keys == 0
+    other.restore(True, first)
+    assert len(other) == 2
+    other.restore(False, second)
     assert other.keys() == [(1, "a")]
     again = other.open((1, "a"))
     assert (again.count, again.seen, again.last.maxlen) == (2**70, {"t": (1, [2])}, 2)
+    other.restore(True, [])
+    assert other.keys() == []
 
 
 def test_a_nan_key_is_found_again_after_restore() -> None:
     store = StateStore({"count": Value(0)})
-    from streammine.operators.state import canonical_key
-
     store.open(canonical_key([float("nan")])).count = 7
     other = StateStore({"count": Value(0)})
-    other.restore(saved(store))
+    other.restore(True, saved(store))
     assert other.open(canonical_key([float("nan")])).count == 7
 
 
-def test_state_that_is_not_plain_is_refused_when_it_is_saved() -> None:
+def test_state_that_is_not_plain_is_refused_when_it_is_saved_by_whoever_saves() -> None:
     store = StateStore({"count": Value(None)})
     store.open(()).count = object()
     with pytest.raises(NotPlainError, match="object is not plain data"):
         saved(store)
+    store = StateStore({"count": Value(None)})
+    store.open(()).count = object()
+    frozen = store.freeze(True)
+    store.open(())  # encodes it, and goes on
+    with pytest.raises(NotPlainError, match="object is not plain data"):
+        list(frozen.pieces())
+
+
+def test_a_freeze_that_was_given_up_does_not_look_complete() -> None:
+    store = StateStore({"count": Value(0)})
+    for number in range(100):
+        store.open((number,)).count = 1
+    pieces = store.freeze(True).pieces()
+    store.freeze(True)
+    with pytest.raises(AssertionError, match="given up"):
+        list(pieces)
+
+
+class TestWindow:
+    """Epochs of 10 microseconds; at the end of epoch 3, time 40, 25 microseconds reach back to 15."""
+
+    TIME = EpochDefinition("time", 10, "t")
+
+    def test_it_drops_what_is_older_than_the_watermark_when_the_epoch_is_over(self) -> None:
+        store = StateStore({"times": Window(microseconds=25), "epochs": Window(epochs=2)})
+        store.begin_epoch(3, self.TIME)
+        state = store.open(())
+        for time in (14, 39, 15, 30):
+            state.times.append(time, str(time))
+        for epoch in (1, 2, 3):
+            state.epochs.append(epoch, epoch)
+        assert len(state.times) == 4
+        store.end_epoch(3, self.TIME, [()])
+        assert list(state.times) == [(39, "39"), (15, "15"), (30, "30")]
+        assert state.times.values() == ["39", "15", "30"]
+        assert list(state.epochs) == [(2, 2), (3, 3)]
+
+    def test_a_key_without_events_is_brought_up_to_date_when_it_is_opened(self) -> None:
+        store = StateStore({"times": Window(microseconds=25)})
+        store.begin_epoch(0, self.TIME)
+        store.open(()).times.append(9, "x")
+        store.begin_epoch(3, self.TIME)
+        assert len(store.open(()).times) == 1
+        store.begin_epoch(4, self.TIME)
+        assert len(store.open(()).times) == 0
+
+    def test_keys_that_never_come_again_are_forgotten_and_the_next_snapshot_says_so(self) -> None:
+        store = StateStore({"times": Window(microseconds=25), "count": Value(0)})
+        store.begin_epoch(0, self.TIME)
+        for number in range(200):
+            store.open((number,)).times.append(5, "x")
+        store.open(("kept",)).count = 1
+        saved(store)
+        for epoch in range(20):
+            store.begin_epoch(epoch, self.TIME)
+            store.end_epoch(epoch, self.TIME, [])
+        assert store.keys() == [("kept",)]
+        assert shown(saved(store)) == {(number,): None for number in range(200)}
+
+    def test_one_length_and_whole_times_are_wanted(self) -> None:
+        for given in ({}, {"epochs": 1, "microseconds": 1}, {"epochs": 0}, {"epochs": 1.5}):
+            with pytest.raises(TypeError, match="give one length above 0"):
+                Window(**given)
+        with pytest.raises(TypeError, match="not float"):
+            Window(epochs=1).fresh().append(1.0, "x")  # type: ignore[arg-type]
 
 
 def test_a_shared_initial_value_or_an_unusable_name_is_refused() -> None:

@@ -3,6 +3,9 @@
 A line of a script that starts with ``>`` is a stimulus; the lines below it, two blanks in, are the
 effects that it had to have, in order. `played` returns the script with the effects as they were, so a
 test compares two texts that a person can read.
+
+A link is written ``channel`` where the replica at its other end has generation 1, else
+``channel@generation``.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from textwrap import dedent
 
 from streammine.engine import stimuli
 from streammine.engine.slice import SliceMachine
+from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.frames import ENDS_EPOCH, FrameHeader, FrameKind
+from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, FrameHeader, FrameKind
+from streammine.model.snapshots import SnapshotRecord
 
 GENERATION = 1
 FRAME_BYTES = 10
@@ -46,18 +51,26 @@ def epoch_text(epoch: int) -> str:
 class SlicePlayer:
     """Plays a slice's machine.
 
-    ========================  ===========================================================
-    start, woken, beat        Start, Woken, Beat
-    0.3 data 5                frame 3 of channel 0: a batch of epoch 5
-    0.3 data 5, the last      the same, and it ends the epoch
-    0.3 little 5              frame 3 of channel 0: a batch too small to be worth a run of its own
-    0.3 end 5                 frame 3 of channel 0: the end of epoch 5 (or inf)
-    0 credit 5                credit on channel 0
-    0 resend 3                frames from 3 on are asked for
-    0 announced 3             the sender's next frame has number 3
-    done …                    work is done; ``closed 5``, ``due 7``, ``open 5``, ``over``,
-                              ``wake``, ``finished``, ``out 0:5`` (a batch on channel 0)
-    ========================  ===========================================================
+    ============================  =========================================================
+    start, woken, beat            Start, Woken, Beat
+    0.3 data 5                    frame 3 of channel 0: a batch of epoch 5
+    0@2.3 data 5                  the same from the sender's replica of generation 2
+    0.3 data 5, the last          it ends the epoch, too
+    0.3 data 5, the last, flagged it ends a checkpoint's epoch
+    0.3 little 5                  a batch too small to be worth a run of its own
+    0.3 end 5                     the end of epoch 5 (or ``inf``); ``, flagged`` for a checkpoint
+    0.3 end inf after 5           the end of the input; epoch 5 was the last that held data
+    8 credit 5                    credit on channel 8
+    8 resend 3                    frames from 3 on are asked for
+    8@2 subscribe 5               generation 2 wants everything from epoch 5 on; ``at 4``: it stands there
+    0 announced 3                 the sender's next frame has number 3
+    0 comes from 1 2              the sender's living generations, as the plan has them
+    8 goes to 1 2                 the receiver's
+    directed 7                    checkpoint 7 is in the making; ``over``: not any more; ``retain 3``
+    written 7, written not        a snapshot is durable, or could not be written
+    done …                        work is done; ``closed 5``, ``due 7``, ``open 5``, ``last 5``, ``over``,
+                                  ``wake``, ``finished``, ``frozen 5``, ``out 0:5`` (a batch on channel 0)
+    ============================  =========================================================
     """
 
     def __init__(self, machine: SliceMachine) -> None:
@@ -67,6 +80,7 @@ class SlicePlayer:
         return [effect_text(effect) for effect in self.machine.handle(self._stimulus(line))]
 
     def _stimulus(self, line: str) -> stimuli.Stimulus:
+        mine = self.machine.generation
         words = line.split()
         match words:
             case ["start"]:
@@ -77,37 +91,74 @@ class SlicePlayer:
                 return stimuli.Beat()
             case ["done", *what]:
                 return stimuli.WorkDone(_result(what))
-            case [place, "little", epoch]:
-                return replace(_frame(place, "data", number(epoch)), nbytes=1)
-            case [place, ("data" | "end") as kind, epoch]:
-                return _frame(place, kind, number(epoch))
-            case [place, "data", epoch, "the", "last"]:
-                return _frame(place, "data", number(epoch.rstrip(",")), ENDS_EPOCH)
-            case [channel, "credit", epoch]:
-                return stimuli.CreditArrived(int(channel), GENERATION, number(epoch))
-            case [channel, "resend", sequence]:
-                return stimuli.ResendAsked(int(channel), GENERATION, int(sequence))
-            case [channel, "announced", sequence]:
-                return stimuli.Announced(int(channel), GENERATION, int(sequence))
-        raise AssertionError(f"no such line: {line}")
+            case ["directed", *what]:
+                return _directed(what)
+            case ["written", "not"]:
+                return stimuli.SnapshotDone(None)
+            case ["written", epoch]:
+                return stimuli.SnapshotDone(record(number(epoch), mine))
+            case [link, "credit", epoch]:
+                return stimuli.CreditArrived(_channel(link), mine, _peer(link), number(epoch))
+            case [link, "resend", sequence]:
+                return stimuli.ResendAsked(_channel(link), mine, _peer(link), int(sequence))
+            case [link, "announced", sequence]:
+                return stimuli.Announced(_channel(link), _peer(link), mine, int(sequence))
+            case [link, "subscribe", epoch]:
+                return _subscribed(link, mine, epoch, epoch)
+            case [link, "subscribe", epoch, "at", frontier]:
+                return _subscribed(link, mine, epoch, frontier)
+            case [channel, "comes", "from", *generations]:
+                return stimuli.Rewired({int(channel): tuple(map(int, generations))}, {})
+            case [channel, "goes", "to", *generations]:
+                return stimuli.Rewired({}, {int(channel): tuple(map(int, generations))})
+        return frame_arrived(line, mine)
 
 
-def _frame(place: str, kind: str, epoch: int, flags: int = 0) -> stimuli.FrameArrived:
-    channel, _, sequence = place.partition(".")
-    data = kind == "data"
+def _channel(link: str) -> int:
+    return int(link.partition("@")[0])
+
+
+def _peer(link: str) -> int:
+    return int(link.partition("@")[2] or GENERATION)
+
+
+def _subscribed(link: str, mine: int, epoch: str, frontier: str) -> stimuli.Subscribed:
+    return stimuli.Subscribed(_channel(link), mine, _peer(link), number(epoch), number(frontier))
+
+
+def _directed(words: list[str]) -> stimuli.Directed:
+    proposed = number(words[0])
+    retain_after = number(words[words.index("retain") + 1]) if "retain" in words else BEGINNING
+    return stimuli.Directed(proposed, BEGINNING if "over" in words else proposed, retain_after)
+
+
+def record(epoch: int, generation: int = GENERATION, full: bool = True) -> SnapshotRecord:
+    return SnapshotRecord(epoch, generation, f"snapshot-{epoch}-{generation}", "sum", 100, full)
+
+
+def frame_arrived(line: str, receiver: int = GENERATION) -> stimuli.FrameArrived:
+    """A frame as `SlicePlayer` writes it, like ``0@2.3 data 5, the last``."""
+    words = [word for word in line.replace(",", "").split() if word not in ("the", "after")]
+    link, _, sequence = words[0].partition(".")
+    kind, epoch = words[1], words[2]
+    data = kind in ("data", "little")
+    assert data or kind == "end", f"no such line: {line}"
+    flags = (ENDS_EPOCH if "last" in words else 0) | (CHECKPOINT if "flagged" in words else 0)
     header = FrameHeader(
         job=1,
-        channel=int(channel),
-        generation=GENERATION,
-        epoch=epoch,
+        channel=_channel(link),
+        sender=_peer(link),
+        receiver=receiver,
+        epoch=number(epoch),
         round=0,
         sequence=int(sequence),
         rows=1 if data else 0,
         kind=FrameKind.DATA if data else FrameKind.EPOCH_END,
         flags=flags,
-        watermark=BEGINNING,
+        watermark=int(words[3]) if epoch == "inf" and len(words) > 3 else BEGINNING,
     )
-    return stimuli.FrameArrived(header, "batch" if data else None, ARRIVING_BYTES if data else 0)
+    arrived = stimuli.FrameArrived(header, "batch" if data else None, ARRIVING_BYTES if data else 0)
+    return replace(arrived, nbytes=1) if kind == "little" else arrived
 
 
 def _result(words: list[str]) -> stimuli.WorkResult:
@@ -136,17 +187,23 @@ def _result(words: list[str]) -> stimuli.WorkResult:
                 fields["wake_after_seconds"] = 1.0
             case "finished":
                 fields["finished"] = True
+            case "frozen":
+                fields["frozen"] = FrozenSlice(int(next(rest)), BEGINNING)
             case _:
                 raise AssertionError(f"no such result: {word}")
     return stimuli.WorkResult(tuple(outputs), closed=tuple(closed), **fields)  # type: ignore[arg-type]
 
 
 def frame_text(header: FrameHeader) -> str:
-    """``data 3``, ``data 3, the last`` or ``end 3``."""
-    epoch = epoch_text(header.epoch)
-    if header.kind is FrameKind.EPOCH_END:
-        return f"end {epoch}"
-    return f"data {epoch}, the last" if header.ends else f"data {epoch}"
+    """``data 3``, ``data 3, the last``, ``end 3`` or ``end 3, flagged``."""
+    text = f"{'end' if header.kind is FrameKind.EPOCH_END else 'data'} {epoch_text(header.epoch)}"
+    if header.kind is FrameKind.DATA and header.ends:
+        text += ", the last"
+    return f"{text}, flagged" if header.flags & CHECKPOINT else text
+
+
+def link_text(channel: int, generation: int) -> str:
+    return f"{channel}" if generation == GENERATION else f"{channel}@{generation}"
 
 
 def effect_text(effect: stimuli.Effect) -> str:
@@ -155,15 +212,26 @@ def effect_text(effect: stimuli.Effect) -> str:
             return "run " + ", ".join(map(_work_text, work))
         case stimuli.SendFrame(frame):
             header = frame.header
-            return f"send {header.channel}.{header.sequence} {frame_text(header)}"
-        case stimuli.GrantCredit(channel, _, frontier):
-            return f"credit on {channel} for {epoch_text(frontier)}"
-        case stimuli.AskResend(channel, _, sequence):
-            return f"ask {channel} for frames from {sequence}"
-        case stimuli.Announce(channel, _, sequence):
-            return f"announce on {channel}: next is {sequence}"
+            link = link_text(header.channel, header.receiver)
+            return f"send {link}.{header.sequence} {frame_text(header)}"
+        case stimuli.GrantCredit(channel, sender, _, frontier):
+            return f"credit on {link_text(channel, sender)} for {epoch_text(frontier)}"
+        case stimuli.AskSubscription(channel, sender, _, epoch, frontier):
+            text = f"subscribe {link_text(channel, sender)} from {epoch_text(epoch)}"
+            return text if frontier == epoch else f"{text}, at {epoch_text(frontier)}"
+        case stimuli.AskResend(channel, sender, _, sequence):
+            return f"ask {link_text(channel, sender)} for frames from {sequence}"
+        case stimuli.Announce(channel, _, receiver, sequence):
+            return f"announce on {link_text(channel, receiver)}: next is {sequence}"
         case stimuli.WakeAfter(seconds):
             return f"wake after {seconds:g} s"
+        case stimuli.WriteSnapshot(frozen, previous):
+            text = f"write snapshot {frozen.epoch}"
+            return text if previous is None else f"{text} on top of {previous.epoch}"
+        case stimuli.ToDisk(bodies):
+            return f"to disk: {len(bodies)}"
+        case stimuli.Progressed():
+            return "progressed"
         case stimuli.SliceFinished():
             return "finished"
 
@@ -180,3 +248,8 @@ def _work_text(work: stimuli.Work) -> str:
             return f"finish in {epoch}"
         case stimuli.Discard(channel, epoch):
             return f"discard {epoch} from {channel}"
+        case stimuli.Freeze(epoch, full, last_epoch, due):
+            text = (
+                f"freeze {epoch}{' in full' if full else ''}, data up to {epoch_text(last_epoch)}"
+            )
+            return text if due is None else f"{text}, due {due}"

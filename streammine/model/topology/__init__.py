@@ -30,6 +30,7 @@ from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.problems import InvalidTopologyError, Problem
 from streammine.model.topology.schema import json_schema
 from streammine.model.topology.sinks import Commit, Sink
+from streammine.model.topology.snapshot import Snapshot
 from streammine.model.topology.sources import (
     BUILT_IN_GENERATORS,
     TEXT_SCHEMA,
@@ -87,6 +88,7 @@ __all__ = [
     "Preparation",
     "Problem",
     "Sink",
+    "Snapshot",
     "Source",
     "Splitting",
     "Topology",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -32,10 +32,17 @@ from streammine.model.topology.parts import (
 )
 from streammine.model.topology.problems import InvalidTopologyError, problems_of
 from streammine.model.topology.sinks import Sink
+from streammine.model.topology.snapshot import Snapshot, SnapshotField
 from streammine.model.topology.sources import Source
 
 MOST_PARTS = 1_000
 """Sources, operators and sinks each, at most."""
+
+
+def _with_short_form(schema: dict[str, Any]) -> None:
+    """In the JSON Schema: ``snapshot: none`` beside the mapping."""
+    reference = schema.pop("$ref")
+    schema["anyOf"] = [{"const": "none"}, {"$ref": reference}]
 
 
 class Topology(Part):
@@ -80,6 +87,13 @@ class Topology(Part):
         "{count: 100000} or {time: 60s, column: ts}.",
         examples=[{"count": 100_000}, {"time": "60s", "column": "ts", "unit": "s"}],
     )
+    snapshot: SnapshotField = Field(
+        default_factory=Snapshot,
+        description="How often the state is saved, so that the job survives crashes: "
+        "{every: 1s}, {every: 10 epochs}, or none.",
+        examples=[{"every": "1s"}, "none"],
+        json_schema_extra=_with_short_form,
+    )
     modules: TextsOrNone = Field(
         default=(),
         description="Files with code of your own, relative to the topology's folder. Optional: "
@@ -108,6 +122,7 @@ class Topology(Part):
             name: str = "topology",
             nodes: int = 2,
             epoch: Epoch | Mapping[str, Any],
+            snapshot: Snapshot | Mapping[str, Any] | Literal["none"] = ...,
             modules: str | Sequence[str] = (),
             sources: Mapping[str, Any] | None = None,
             operators: Mapping[str, Any] | None = None,

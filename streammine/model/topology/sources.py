@@ -1,4 +1,4 @@
-"""Sources: files, a seeded generator, or a prepared epoch log."""
+"""Sources: files, a seeded generator, a prepared epoch log, or live clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from pydantic import (
 )
 
 from streammine.model.durations import Duration
+from streammine.model.locations import without_options
 from streammine.model.suggestions import hint, listed, nearest
+from streammine.model.topology.live_sources import (
+    LIVE_KINDS,
+    HttpSource,
+    LiveSource,
+    TcpSource,
+    ZeroMqSource,
+)
 from streammine.model.topology.parts import (
     LONGEST_TEXT,
     MOST_ENTRIES,
@@ -64,7 +72,7 @@ def format_of_path(path: str) -> FileFormat | None:
 
 
 def _suffix(path: str) -> str:
-    name = path.lower().rsplit("/", 1)[-1]
+    name = without_options(path)[0].lower().rsplit("/", 1)[-1]
     for compression in _COMPRESSION_SUFFIXES:
         name = name.removesuffix(compression)
     return "." + name.rsplit(".", 1)[1] if "." in name else ""
@@ -329,16 +337,26 @@ SOURCE_KINDS = ("files", "generator", "log")
 
 def _source_tag(value: Any) -> str | None:
     if isinstance(value, Mapping):
+        if "type" in value:
+            return TAG_MARK + str(value["type"])
         found = [kind for kind in SOURCE_KINDS if kind in value]
         return TAG_MARK + found[0] if found else None
     return TAG_MARK + getattr(value, "kind", "")
 
 
 def _one_kind_of_source(value: object) -> object:
-    if isinstance(value, SourceBase):
+    if isinstance(value, SourceBase | LiveSource):
         return value
     if not isinstance(value, Mapping):
         raise wrong_value(f"a source is a mapping like {{files: 'data/*.txt'}}, not {shown(value)}")
+    if "type" in value:
+        live = str(value["type"])
+        if live not in LIVE_KINDS:
+            raise wrong_value(
+                f"there is no type '{live}' of live source{hint(live, LIVE_KINDS)} "
+                f"Types: {listed(LIVE_KINDS)}"
+            )
+        return value
     found = [kind for kind in SOURCE_KINDS if kind in value]
     if len(found) == 1:
         return value
@@ -354,13 +372,19 @@ def _one_kind_of_source(value: object) -> object:
 
 
 def _choice() -> str:
-    return "one of files (paths), generator (a name) or log (a prepared epoch log's folder)"
+    return (
+        "one of files (paths), generator (a name), log (a prepared epoch log's folder) "
+        "or type (tcp, zeromq or http: a live source)"
+    )
 
 
 Source = Annotated[
     Annotated[FilesSource, Tag(TAG_MARK + "files")]
     | Annotated[GeneratorSource, Tag(TAG_MARK + "generator")]
-    | Annotated[LogSource, Tag(TAG_MARK + "log")],
+    | Annotated[LogSource, Tag(TAG_MARK + "log")]
+    | Annotated[TcpSource, Tag(TAG_MARK + "tcp")]
+    | Annotated[ZeroMqSource, Tag(TAG_MARK + "zeromq")]
+    | Annotated[HttpSource, Tag(TAG_MARK + "http")],
     Discriminator(_source_tag),
     BeforeValidator(_one_kind_of_source),
 ]

@@ -7,7 +7,7 @@ leave in the order of their keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,10 @@ class KeyTable:
             self._single_group = max(self._single_group, int(batch.num_rows > 0))
             return np.zeros(batch.num_rows, dtype=np.int64)
         return self._index.ids([batch.column(column) for column in columns])
+
+    def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
+        """Makes the key columns of the groups known now, by id; may run on another thread."""
+        return list if self._index is None else self._index.keys_as_of_now()
 
     def outgrown(self, used: int) -> bool:
         """Whether most of the table is of keys that an epoch with `used` groups does not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -110,6 +110,29 @@ class GroupState:
         columns = [pa.array(counts), *(part.encode() for part in self._parts.values())]
         arrays = [*keys, *_taken(columns, order)]
         return pa.record_batch(arrays, schema=self.layout.partial_schema)
+
+    def unordered_partials(
+        self, keys: Callable[[], list[pa.Array]], nbytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """All groups by id, in the partial schema, in batches of about so many bytes.
+
+        `keys` is what the table's `keys_as_of_now` gave when the last group was added. The table
+        itself is not touched, so that other states may go on with it at the same time.
+        """
+        counts = self._rows.finish()
+        ids = np.flatnonzero(counts)
+        if not ids.size:
+            return
+        columns = [array.slice(0, counts.size) for array in keys()]
+        columns += [pa.array(counts), *(part.encode() for part in self._parts.values())]
+        whole = pa.record_batch(columns, schema=self.layout.partial_schema)
+        step = max(1, whole.num_rows * nbytes // max(1, int(whole.nbytes)))
+        for start in range(0, ids.size, step):
+            some = ids[start : start + step]
+            if some[-1] - some[0] + 1 == some.size:
+                yield whole.slice(int(some[0]), some.size)
+            else:
+                yield whole.take(pa.array(some))
 
     def results(self) -> list[pa.Array]:
         """The columns of keys, then aggregates, of all groups in canonical order.

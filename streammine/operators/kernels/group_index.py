@@ -1,6 +1,7 @@
 """Key rows to dense group ids, column-wise and incrementally."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from streammine.operators.kernels.columns import (
     word_count,
     words_to_array,
 )
-from streammine.operators.kernels.string_table import StringTable
+from streammine.operators.kernels.string_table import StringContents, StringTable
 from streammine.operators.kernels.word_table import WordTable
 
 _MAXIMUM_COLUMNS = 63
@@ -75,22 +76,39 @@ class GroupIndex:
 
     def keys(self) -> list[pa.Array]:
         """Return the key columns of all groups in id order, in the original types."""
+        return self.keys_as_of_now()()
+
+    def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
+        """What `keys` gives now, to be made later, also on another thread while rows are added.
+
+        Costs microseconds: the tables only append, so what a view of them shows never changes.
+        """
         if self._rows is None:
             assert self._only_strings is not None
-            return [bytes_to_array(*self._only_strings.contents(), self._types[0])]
+            contents, value_type = self._only_strings.contents(), self._types[0]
+            return lambda: [bytes_to_array(*contents, value_type)]
         rows = self._rows.keys()
+        strings = [None if table is None else table.contents() for table in self._strings]
+        return partial(self._key_columns, rows, strings, self._has_null_word)
+
+    def _key_columns(
+        self,
+        rows: npt.NDArray[np.int64],
+        strings: Sequence[StringContents | None],
+        has_null_word: bool,
+    ) -> list[pa.Array]:
         arrays = []
         first = 0
         for number, key_type in enumerate(self._types):
             words = rows[:, first : first + self._word_counts[number]]
             first += self._word_counts[number]
-            table = self._strings[number]
-            if table is not None:
-                values = bytes_to_array(*table.contents(), key_type)
+            contents = strings[number]
+            if contents is not None:
+                values = bytes_to_array(*contents, key_type)
                 arrays.append(values.take(pa.array(words[:, 0])))
                 continue
             validity = np.empty(0, dtype=np.bool_)
-            if self._has_null_word:
+            if has_null_word:
                 validity = (rows[:, -1] >> number) & 1 == 0
             arrays.append(words_to_array(words, validity, key_type))
         return arrays

@@ -216,6 +216,10 @@ def _move_slots(old: npt.NDArray[np.int64], new: npt.NDArray[np.int64]) -> None:
         new[2 * slot + np.uint64(1)] = entry
 
 
+StringContents = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.bool_]]
+"""Bytes, offsets (int64[n + 1]), and validity (bool[n], or empty where nothing is null)."""
+
+
 class StringTable:
     """Growing table of distinct byte strings; a null is one further string of its own."""
 
@@ -268,9 +272,7 @@ class StringTable:
                 return ids
             self._grow(int(offsets[row + 1] - offsets[row]))
 
-    def contents(
-        self,
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def contents(self) -> StringContents:
         """Return (bytes, int64[size + 1] offsets, bool[size] validity or empty) in id order.
 
         The arrays are views; what they show never changes, as the table only appends.

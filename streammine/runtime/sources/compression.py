@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from streammine.model.formats import ByteStream
+from streammine.model.locations import without_options
 
 COMPRESSION_SUFFIXES = (".gz", ".zst", ".bz2")
 _RAW_READ_BYTES = 2**20
@@ -94,7 +95,7 @@ class _MemberStream:
 
 def decompressed(raw: pa.NativeFile, path: str) -> ByteStream:
     """The stream's bytes, decompressed as the path's suffix says (.gz, .zst, .bz2)."""
-    name = path.lower()
+    name = without_options(path)[0].lower()
     if name.endswith(".gz"):
         return _MemberStream(raw, _GzipMember)
     if name.endswith(".bz2"):

@@ -5,20 +5,26 @@ How rows are cut into runs and portions changes neither their epochs nor their p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece
+from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.runtime.sources.pace import Pace
 from streammine.runtime.sources.runs import RowRun, RunReader
+from streammine.runtime.sources.usable import dead_between
 
 
 class EpochReader:
-    """A SourceReader over a run reader. `columns` are handed out (None: those of the runs)."""
+    """A SourceReader over a run reader. `columns` are handed out (None: those of the runs).
+
+    Its position is the start of the run that is being handed out. Where it keeps a pace, the rows of
+    that run that were handed out are due at once after a resume, and so is the first one behind them.
+    """
 
     def __init__(
         self,
@@ -26,6 +32,7 @@ class EpochReader:
         definition: EpochDefinition,
         columns: Sequence[str] | None,
         pace: Pace | None = None,
+        position: Position | None = None,
     ) -> None:
         self._runs = runs
         self._definition = definition
@@ -35,6 +42,16 @@ class EpochReader:
         self._run: _CutRun | None = None
         self._at = 0
         self._exhausted = False
+        self._resume_number: int | None = None
+        self._next_number = 0
+        self._given = 0
+        self._repeated = 0
+        if position is not None:
+            runs.seek(position["runs"])
+            self._next_number = position["number"]
+            self._resume_number = self._next_number
+            self._repeated = position["given"]
+        self._run_position = runs.position()
 
     @property
     def total_rows(self) -> int | None:
@@ -42,6 +59,14 @@ class EpochReader:
 
     def close(self) -> None:
         self._runs.close()
+
+    def position(self) -> Position:
+        """See SourceReader."""
+        return {
+            "runs": self._run_position,
+            "number": self._next_number,
+            "given": self._given + self._repeated,
+        }
 
     def read(self, rows: int, elapsed_seconds: float) -> Delivery:
         """See SourceReader."""
@@ -56,27 +81,49 @@ class EpochReader:
         stop = min(start + rows, run.row_count)
         wake_after_seconds = None
         if self._pace is not None and stop > start:
-            due = self._pace.due_among(run.numbers[start:stop], elapsed_seconds)
-            if due < stop - start:
-                stop = start + due
-                next_number = int(run.numbers[stop])
-                wake_after_seconds = self._pace.wake_after_seconds(next_number, elapsed_seconds)
+            if elapsed_seconds < math.inf:
+                due = self._due(run.numbers[start:stop], elapsed_seconds, self._pace)
+                if due < stop - start:
+                    stop = start + due
+                    next_number = int(run.numbers[stop])
+                    wake_after_seconds = self._pace.wake_after_seconds(next_number, elapsed_seconds)
+            else:
+                # beyond what was given already the pace is kept, so little is read at once
+                stop = min(stop, start + self._pace.hasty_rows)
+            if stop > start:
+                self._next_number = max(self._next_number, int(run.numbers[stop - 1]) + 1)
+            if elapsed_seconds == math.inf:
+                self._resume_number = self._next_number
         dead = run.take_dead()
+        assert all(epoch >= self._open_epoch for epoch, _ in dead), "epochs never reopen"
         pieces = tuple(run.pieces(start, stop))
         assert all(piece.epoch >= self._open_epoch for piece in pieces), "epochs never reopen"
         self._at = stop
         self._open_epoch = max(self._open_epoch, run.open_epoch(stop))
+        count = stop - start + sum(len(rows) for _, rows in dead)
+        repeated = min(count, self._repeated)
+        self._repeated -= repeated
+        self._given += count
         if stop == run.row_count:
             self._run = None
+            self._run_position = self._runs.position()
+            self._given = 0
             self._exhausted = self._open_epoch == INFINITY
         return Delivery(
             pieces,
             self._open_epoch,
-            stop - start + (len(dead) if dead is not None else 0),
+            count - repeated,
             dead,
             self._exhausted,
             wake_after_seconds,
         )
+
+    def _due(self, numbers: IntArray, elapsed_seconds: float, pace: Pace) -> int:
+        """How many of these rows are due."""
+        if self._resume_number is not None:
+            pace.go_on(self._resume_number, elapsed_seconds)
+            self._resume_number = None
+        return pace.due_among(numbers, elapsed_seconds)
 
     def _start_run(self) -> None:
         run = self._runs.next_run()
@@ -89,7 +136,7 @@ class _CutRun:
 
     def __init__(self, run: RowRun, definition: EpochDefinition, columns: list[str] | None) -> None:
         self._run = run
-        self._dead = run.dead
+        self._dead = _by_epoch(run)
         self._definition = definition
         self._batch = run.batch
         if columns is not None and columns != run.batch.schema.names:
@@ -114,9 +161,9 @@ class _CutRun:
             self._numbers = self._run.number_array
         return self._numbers
 
-    def take_dead(self) -> DeadRows | None:
-        """The dead rows, once."""
-        dead, self._dead = self._dead, None
+    def take_dead(self) -> tuple[tuple[int, DeadRows], ...]:
+        """The dead rows by epoch, once."""
+        dead, self._dead = self._dead, ()
         return dead
 
     def open_epoch(self, position: int) -> int:
@@ -187,6 +234,20 @@ class _CutRun:
                 rows=rows[part],
                 times=None if run.times is None else run.times[part],
             )
+
+
+def _by_epoch(run: RowRun) -> tuple[tuple[int, DeadRows], ...]:
+    """A run's dead rows by epoch, epochs ascending."""
+    if run.dead is None or not len(run.dead):
+        return ()
+    epochs = run.dead_epochs
+    assert epochs is not None
+    assert len(epochs) == len(run.dead)
+    bounds = [0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist(), len(epochs)]
+    return tuple(
+        (int(epochs[first]), dead_between(run.dead, first, last))
+        for first, last in pairwise(bounds)
+    )
 
 
 def _common_epoch(run: RowRun, definition: EpochDefinition) -> int | None:

@@ -13,6 +13,7 @@ import pyarrow.fs
 
 from streammine.model.errors import InputError
 from streammine.model.formats import ByteStream
+from streammine.model.locations import without_options
 from streammine.model.preparation import RawFile
 from streammine.runtime.sources.compression import decompressed
 
@@ -28,7 +29,7 @@ def expand(patterns: Iterable[str], base: str) -> tuple[str, ...]:
     found: set[str] = set()
     for pattern in patterns:
         found.update(_remote(pattern) if "://" in pattern else _local(pattern, base))
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=without_options))
 
 
 def absolute(location: str, base: str) -> str:
@@ -60,11 +61,12 @@ def _nearest_folder(path: str) -> str:
 
 
 def _remote(pattern: str) -> list[str]:
-    scheme, _, rest = pattern.partition("://")
+    location, options = without_options(pattern)
+    scheme, _, rest = location.partition("://")
     cut = min((rest.find(each) for each in _GLOB_CHARACTERS if each in rest), default=-1)
     plain = rest if cut < 0 else rest[:cut].rpartition("/")[0]
     try:
-        system, folder = pa.fs.FileSystem.from_uri(f"{scheme}://{plain}")
+        system, folder = pa.fs.FileSystem.from_uri(f"{scheme}://{plain}{options}")
         if cut < 0:
             if system.get_file_info(folder).type != pa.fs.FileType.File:
                 raise InputError(f"{pattern}: no such file")
@@ -75,7 +77,7 @@ def _remote(pattern: str) -> list[str]:
     prefix = f"{scheme}://{plain}"
     wanted = rest[len(plain) :]
     files = [
-        prefix + info.path[len(folder) :]
+        prefix + info.path[len(folder) :] + options
         for info in infos
         if info.type == pa.fs.FileType.File and _matches(info.path[len(folder) :], wanted)
     ]
@@ -110,11 +112,15 @@ def _system(location: str) -> tuple[pa.fs.FileSystem, str]:
 class OpenFile:
     """A file's decompressed bytes, and the means to close it."""
 
-    def __init__(self, location: str) -> None:
-        """Raises InputError naming the file."""
+    def __init__(self, location: str, offset_bytes: int = 0) -> None:
+        """An offset only into a file that is not compressed. Raises InputError naming the file."""
         try:
             system, path = _system(location)
-            self._raw = system.open_input_stream(path, compression=None)
+            if offset_bytes:
+                self._raw = system.open_input_file(path)
+                self._raw.seek(offset_bytes)
+            else:
+                self._raw = system.open_input_stream(path, compression=None)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{location}: can't be opened: {error}") from error
         self._stream: ByteStream = decompressed(self._raw, location)

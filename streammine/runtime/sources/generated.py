@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from streammine.model.contracts import Position
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import UserCodeError
+from streammine.model.source_order import NO_TIME
 from streammine.operators.generators import Generator
 from streammine.runtime.sources.runs import RowRun
-from streammine.runtime.sources.usable import FileClock, UsableRows
+from streammine.runtime.sources.usable import FileClock, UsableRows, first_usable_time
 
 BLOCK_ROWS = 65_536
 
@@ -44,7 +46,7 @@ class GeneratedRuns:
         self._next = slice_index * BLOCK_ROWS
         self._stride = slices * BLOCK_ROWS
         self._clock = FileClock(definition, 0) if definition.kind == "time" else None
-        self._usable = UsableRows(name, self._clock, None)
+        self._usable = UsableRows(name, self._clock, None, self._first_time)
 
     @property
     def total_rows(self) -> int | None:
@@ -58,7 +60,7 @@ class GeneratedRuns:
         batch = self._made(first, min(BLOCK_ROWS, self._rows - first))
         if self._columns is not None:
             batch = batch.select(self._columns)
-        batch, rows, times, dead = self._usable.sort_out(batch, first, None, None)
+        batch, rows, times, dead, dead_epochs = self._usable.sort_out(batch, first, None, None)
         bound = self._definition.lowest_open(self._next)
         return RowRun(
             batch,
@@ -69,7 +71,28 @@ class GeneratedRuns:
             rows=rows,
             numbers=rows,
             times=times,
+            dead_epochs=dead_epochs,
         )
+
+    def position(self) -> Position:
+        latest = None if self._clock is None else self._clock.latest
+        return {"row": self._next, "latest": latest}
+
+    def seek(self, position: Position) -> None:
+        self._next = position["row"]
+        if self._clock is not None:
+            self._clock.latest = position["latest"]
+
+    def _first_time(self) -> int:
+        """Of all rows, which only sources with dead rows before it need, and these have one reader."""
+        column = self._definition.column
+        assert column is not None
+        for first in range(0, self._rows, BLOCK_ROWS):
+            batch = self._made(first, min(BLOCK_ROWS, self._rows - first))
+            time = first_usable_time(batch.column(column), self._definition.unit)
+            if time is not None:
+                return time
+        return NO_TIME
 
     def _made(self, first: int, count: int) -> pa.RecordBatch:
         where = f"generator '{self._name}', rows {first:,} to {first + count - 1:,}"

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streammine.model.contracts import SourceReader
+from streammine.model.contracts import Position, SourceReader
 from streammine.model.epochs import EpochDefinition
 from streammine.model.job import ResolvedSource
+from streammine.model.topology.live_sources import LiveSource
 from streammine.model.topology.sources import FilesSource, GeneratorSource
 from streammine.runtime.sources.delimited import ParsedFile
 from streammine.runtime.sources.epoch_reader import EpochReader
 from streammine.runtime.sources.generated import GeneratedRuns
+from streammine.runtime.sources.live import open_live_reader
 from streammine.runtime.sources.log import LogRuns
 from streammine.runtime.sources.merged import MergedFiles
 from streammine.runtime.sources.pace import Pace
@@ -34,8 +36,9 @@ def open_reader(
     slice_index: int,
     slices: int,
     columns: Sequence[str] | None,
+    position: Position | None = None,
 ) -> SourceReader:
-    """The reader of slice `slice_index` of `slices`.
+    """The reader of slice `slice_index` of `slices`, from `position` on (None: from the start).
 
     `columns` names the visible columns that are handed out, in that order (None: all). A batch must
     have a column to have rows, so of an empty selection the narrowest column is handed out. Where
@@ -45,15 +48,20 @@ def open_reader(
     assert 0 <= slice_index < slices
     schema = schema_of(resolved)
     visible = _visible(schema, columns)
+    if isinstance(settings, LiveSource):
+        base = resolved.details["base"]
+        return open_live_reader(
+            resolved.name, settings, epoch, base, slice_index, visible, position
+        )
     pace = None if settings.rate is None else Pace(settings.rate.events, settings.rate.seconds)
     if not resolved.parallel:
         if slice_index > 0:
-            return EpochReader(EmptyRuns(resolved.rows), epoch, None, pace)
+            return EpochReader(EmptyRuns(resolved.rows), epoch, None, pace, position)
         slices = 1
     if resolved.kind == "log":
         assert resolved.log is not None
         log = LogRuns(resolved.log, epoch, visible, slice_index, slices, pace is not None)
-        return EpochReader(log, epoch, None, pace)
+        return EpochReader(log, epoch, None, pace, position)
     wanted = set(visible)
     if epoch.column is not None:
         wanted.add(epoch.column)
@@ -69,7 +77,7 @@ def open_reader(
         assert isinstance(settings, FilesSource)
         assert settings.prepare is None, "a source to be prepared is read from its log"
         runs = _file_runs(resolved, settings, epoch, slice_index, slices, schema, needed)
-    return EpochReader(runs, epoch, visible, pace)
+    return EpochReader(runs, epoch, visible, pace, position)
 
 
 def _visible(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:

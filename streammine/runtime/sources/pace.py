@@ -10,16 +10,32 @@ from streammine.model.contracts import IntArray
 LINGER_SECONDS = 0.002
 """Rows of about this long leave together; waking for each would cost more than it is worth."""
 
+HASTE_SECONDS = 0.02
+"""Rows of about this long are read at once where a source makes up for lost time."""
+
 
 class Pace:
     """A rate of `events` per `seconds`."""
 
     def __init__(self, events: int, seconds: int) -> None:
         self._rate = Fraction(events, seconds)
+        self._number = 0
+        self._since_seconds = 0.0
+
+    def go_on(self, number: int, elapsed_seconds: float) -> None:
+        """Row `number` is due now, and the pace goes on from there."""
+        self._number = number
+        self._since_seconds = elapsed_seconds
+
+    @property
+    def hasty_rows(self) -> int:
+        """How many rows to read at once without regard to when they are due."""
+        return 1 + int(self._rate * Fraction(HASTE_SECONDS))
 
     def due_bound(self, elapsed_seconds: float) -> int:
         """Rows with a smaller number in the source are due by now."""
-        return int(Fraction(max(0.0, elapsed_seconds)) * self._rate) + 1
+        since = Fraction(max(0.0, elapsed_seconds - self._since_seconds))
+        return self._number + int(since * self._rate) + 1
 
     def due_among(self, numbers: IntArray, elapsed_seconds: float) -> int:
         """How many of these ascending row numbers (int64) are due."""
@@ -27,4 +43,5 @@ class Pace:
 
     def wake_after_seconds(self, number: int, elapsed_seconds: float) -> float:
         """How long to wait for row `number`, at least the linger."""
-        return max(LINGER_SECONDS, float(number / self._rate) - elapsed_seconds)
+        due_seconds = float((number - self._number) / self._rate) + self._since_seconds
+        return max(LINGER_SECONDS, due_seconds - elapsed_seconds)

@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streammine.model.contracts import DeadRows, IntArray
+from streammine.model.contracts import DeadRows, IntArray, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.formats.rejection import failing
-from streammine.model.source_order import usable_event_times
+from streammine.model.source_order import NO_TIME, usable_event_times
 from streammine.runtime.sources.files import open_random
 from streammine.runtime.sources.plain_columns import are_plain, plain_batches
 from streammine.runtime.sources.runs import RowRun
-from streammine.runtime.sources.usable import FileClock, UsableRows
+from streammine.runtime.sources.usable import FileClock, UsableRows, dead_numbers
 
 DECODED_ROWS = 65_536
 
@@ -51,7 +51,9 @@ def open_parquet(path: str, metadata: pq.FileMetaData | None = None) -> pq.Parqu
 class RowGroup:
     """Row groups that follow each other in a file: where their rows stand in it and in the source.
 
-    For time epochs, in microseconds: `earliest` of the rows, and `latest_before` them in the file.
+    For time epochs, in microseconds: `earliest` of the usable rows, `latest_before` them in the file,
+    and `dead_from`, what the file has at least reached at a row without usable time (INFINITY: there
+    is none). `first_time` is the file's first one where such rows come before it.
     """
 
     path: str
@@ -62,6 +64,8 @@ class RowGroup:
     rows: int
     earliest: int = BEGINNING
     latest_before: int = BEGINNING
+    dead_from: int = INFINITY
+    first_time: int = NO_TIME
 
 
 def row_groups(
@@ -78,16 +82,24 @@ def row_groups(
         with open_parquet(path) as parquet:
             row = 0
             latest = BEGINNING
+            first_time: int | None = None
             for index in range(parquet.metadata.num_row_groups):
                 rows = parquet.metadata.row_group(index).num_rows
-                earliest, last = BEGINNING, BEGINNING
-                if definition.kind == "time":
-                    earliest, last = _times(parquet, path, index, definition, schema)
-                groups.append(
-                    RowGroup(path, file, (index,), row, number + row, rows, earliest, latest)
-                )
-                latest = max(latest, last)
+                if not rows:
+                    continue
+                group = RowGroup(path, file, (index,), row, number + row, rows)
                 row += rows
+                if definition.kind == "time":
+                    earliest, last, dying = _times(parquet, path, index, definition, schema)
+                    group = replace(group, earliest=earliest, latest_before=latest)
+                    if dying and latest == BEGINNING:
+                        if first_time is None:
+                            first_time = _first_time(parquet, path, definition, schema)
+                        group = replace(group, dead_from=first_time, first_time=first_time)
+                    elif dying:
+                        group = replace(group, dead_from=latest)
+                    latest = max(latest, last)
+                groups.append(group)
             number += row
     return groups
 
@@ -118,13 +130,14 @@ def _joined(groups: list[RowGroup]) -> RowGroup:
         indices=tuple(index for group in groups for index in group.indices),
         rows=sum(group.rows for group in groups),
         earliest=min(group.earliest for group in groups),
+        dead_from=min(group.dead_from for group in groups),
     )
 
 
 def _times(
     parquet: pq.ParquetFile, path: str, index: int, definition: EpochDefinition, schema: pa.Schema
-) -> tuple[int, int]:
-    """(earliest, latest) event time of a row group's usable rows.
+) -> tuple[int, int, bool]:
+    """(earliest, latest) event time of a row group's usable rows, and whether others may be there.
 
     The footer tells, unless values that do not fit the schema may make rows unusable.
     """
@@ -137,20 +150,41 @@ def _times(
         ends = pa.array([statistics.min, statistics.max], type=kind)
         times, usable = usable_event_times(ends, definition.unit)
         if usable is None:
-            return int(times[0]), int(times[1])
+            complete = statistics.has_null_count and statistics.null_count == 0
+            return int(times[0]), int(times[1]), not complete
+    earliest, latest, usable_rows = INFINITY, BEGINNING, 0
+    for times in _usable_times(parquet, path, index, definition, schema):
+        if len(times):
+            earliest, latest = min(earliest, int(times.min())), max(latest, int(times.max()))
+            usable_rows += len(times)
+    return earliest, latest, usable_rows < parquet.metadata.row_group(index).num_rows
+
+
+def _first_time(
+    parquet: pq.ParquetFile, path: str, definition: EpochDefinition, schema: pa.Schema
+) -> int:
+    """The first usable event time of a file, or NO_TIME."""
+    for index in range(parquet.metadata.num_row_groups):
+        for times in _usable_times(parquet, path, index, definition, schema):
+            if len(times):
+                return int(times[0])
+    return NO_TIME
+
+
+def _usable_times(
+    parquet: pq.ParquetFile, path: str, index: int, definition: EpochDefinition, schema: pa.Schema
+) -> Iterator[IntArray]:
+    """The event times of a row group's usable rows, in order."""
+    doubtful = _doubtful_columns(parquet.schema_arrow, schema)
     names = [name for name in schema.names if name in doubtful or name == definition.column]
     try:
         table = parquet.read_row_group(index, names, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: row group {index} can't be read: {error}") from error
-    earliest, latest = INFINITY, BEGINNING
     for batch in table.to_batches():
         typed, _, _ = typed_rows(batch, pa.schema([schema.field(name) for name in names]))
         times, usable = usable_event_times(typed.column(definition.column), definition.unit)
-        times = times if usable is None else times[usable]
-        if len(times):
-            earliest, latest = min(earliest, int(times.min())), max(latest, int(times.max()))
-    return earliest, latest
+        yield times if usable is None else times[usable]
 
 
 class ParquetRuns:
@@ -205,8 +239,24 @@ class ParquetRuns:
     def _lowest_epoch(self, group: RowGroup) -> int:
         if self._definition.kind == "count":
             return self._definition.lowest_open(group.number)
+        return self._lowest_by_time(group, self._clock_before(group))
+
+    def _lowest_by_time(self, group: RowGroup, clock: FileClock) -> int:
+        """The lowest epoch that a row of the group can have when its file has reached so much."""
         earliest = self._definition.lowest_open(group.earliest)
-        return max(earliest, self._clock_before(group).open_epoch)
+        dead_from = self._definition.lowest_open(max(group.dead_from, clock.latest))
+        return min(max(earliest, clock.open_epoch), dead_from)
+
+    def position(self) -> Position:
+        """The start of the row groups that are read together."""
+        over = 0 <= self._at < len(self._groups) and self._in_group == self._groups[self._at].rows
+        return {"group": self._at + 1 if over or self._at < 0 else self._at}
+
+    def seek(self, position: Position) -> None:
+        before = self._groups[: position["group"]]
+        self._at = len(before) - 1
+        self._in_group = before[-1].rows if before else 0
+        self.rows_read = sum(group.rows for group in before)
 
     def next_run(self) -> RowRun | None:
         while True:
@@ -228,7 +278,7 @@ class ParquetRuns:
         self._path = group.path
         self._file = open_parquet(group.path, known)
         self.clock = self._clock_before(group) if self._definition.kind == "time" else None
-        self._usable = UsableRows(group.path, self.clock, self._merge_by)
+        self._usable = UsableRows(group.path, self.clock, self._merge_by, lambda: group.first_time)
         # Whether a row can be used must not depend on the columns that are asked for.
         names = {*self._columns, *_doubtful_columns(self._file.schema_arrow, self._schema)}
         self._stored = pa.schema([field for field in self._schema if field.name in names])
@@ -260,8 +310,10 @@ class ParquetRuns:
         dead = _dead(batch, row, group.path, reasons) if reasons else None
         rows = None if keep is None else row + keep
         batch = typed if self._stored.names == self._columns else typed.select(self._columns)
-        batch, rows, times, dead = self._usable.sort_out(batch, row, rows, dead)
+        batch, rows, times, dead, dead_epochs = self._usable.sort_out(batch, row, rows, dead)
         offset = group.number - group.row
+        if dead is not None and dead_epochs is None:
+            dead_epochs = self._definition.of_rows(offset + dead_numbers(dead))
         return RowRun(
             batch,
             self._open_epoch(group),
@@ -272,6 +324,7 @@ class ParquetRuns:
             rows=rows,
             numbers=None if rows is None else rows + offset,
             times=times,
+            dead_epochs=dead_epochs,
         )
 
     def _open_epoch(self, group: RowGroup) -> int:
@@ -280,8 +333,7 @@ class ParquetRuns:
             return later
         if self.clock is None:
             return self._definition.lowest_open(group.number + self._in_group)
-        earliest = self._definition.lowest_open(group.earliest)
-        return min(later, max(earliest, self.clock.open_epoch))
+        return min(later, self._lowest_by_time(group, self.clock))
 
     def close(self) -> None:
         if self._file is not None:

@@ -19,6 +19,7 @@ from streammine.model.modules import load_object
 from streammine.model.preparation import FormatSettings
 from streammine.model.source_order import is_event_time, is_merge_key
 from streammine.model.suggestions import did_you_mean
+from streammine.model.topology.live_sources import AnyLiveSource, LiveSource
 from streammine.model.topology.sources import (
     BUILT_IN_GENERATORS,
     FileFormat,
@@ -28,10 +29,11 @@ from streammine.model.topology.sources import (
 )
 from streammine.operators.generators import BUILT_IN, Generator
 from streammine.runtime.sources.files import OpenFile, absolute, expand
+from streammine.runtime.sources.live import refuse_impossible
 from streammine.runtime.sources.log import read_manifest
 from streammine.runtime.sources.parquet import open_parquet, plain_type
 
-AnySource = FilesSource | GeneratorSource | LogSource
+AnySource = FilesSource | GeneratorSource | LogSource | AnyLiveSource
 
 
 def schema_text(schema: pa.Schema) -> str:
@@ -58,6 +60,11 @@ def resolve_source(
         return _resolve_log(name, absolute(settings.log, base).rstrip("/"), epoch)
     if isinstance(settings, GeneratorSource):
         return _resolve_generator(name, settings, epoch, base)
+    if isinstance(settings, LiveSource):
+        refuse_impossible(name, settings, epoch)
+        schema = settings.arrow_schema
+        _check_columns(name, schema, epoch, None)
+        return ResolvedSource(name, "live", schema_text(schema), details={"base": base})
     return _resolve_files(name, settings, epoch, base)
 
 

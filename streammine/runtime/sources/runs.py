@@ -9,14 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, IntArray
+from streammine.model.contracts import DeadRows, IntArray, Position
 
 
 @dataclass(frozen=True)
 class RowRun:
     """Usable rows that were read together, in their order, and the dead ones among them.
 
-    `open_epoch`: no later run of the same reader has a row of an epoch below it.
+    `open_epoch`: no later run of the same reader has a row of an epoch below it, be it usable or dead.
+    `dead_epochs` (int64, ascending) are those of the dead rows; None where there are none.
     Rows stand in file `file` at `row`, `row + 1`, …, and are numbers `number`, `number + 1`, … of
     the whole source; where they are not contiguous, the arrays `rows`, `numbers` (int64) and
     `files` (int32) say so. `times` (int64 microseconds) only for time epochs. `epoch` where all
@@ -34,6 +35,7 @@ class RowRun:
     numbers: IntArray | None = None
     times: IntArray | None = None
     epoch: int | None = None
+    dead_epochs: IntArray | None = None
 
     @property
     def row_count(self) -> int:
@@ -65,6 +67,14 @@ class RunReader(Protocol):
         """None when all was read. Raises InputError."""
         ...
 
+    def position(self) -> Position:
+        """A place at or before the first row of the next run; plain data."""
+        ...
+
+    def seek(self, position: Position) -> None:
+        """Go on from a position that a reader of the same share gave. Called before any other."""
+        ...
+
     @property
     def total_rows(self) -> int | None: ...
 
@@ -79,6 +89,12 @@ class EmptyRuns:
 
     def next_run(self) -> RowRun | None:
         return None
+
+    def position(self) -> Position:
+        return {}
+
+    def seek(self, position: Position) -> None:
+        """There is but one place."""
 
     @property
     def total_rows(self) -> int | None:

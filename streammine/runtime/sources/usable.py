@@ -3,11 +3,16 @@
 Lateness is judged per file, in the order of its rows: a row is late when its epoch lies wholly more
 than `lateness` behind the latest time before it, because by then that epoch may be closed. So it
 depends neither on slices nor on batches, nor on the other files.
+
+So does the epoch of a dead row under time epochs: it is the one that its file had reached by then, the
+epoch of the latest usable time up to it. Where no time was reached yet it is the epoch of the file's
+first usable time, and epoch 0 where the file has none at all.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +21,14 @@ import pyarrow as pa
 from streammine.model.contracts import DeadRows, IntArray
 from streammine.model.epochs import BEGINNING, EpochDefinition
 from streammine.model.formats.rejection import TEXT_LIMIT_CHARACTERS
-from streammine.model.source_order import merge_keys, running_maximum, usable_event_times
+from streammine.model.source_order import (
+    merge_keys,
+    reached_at,
+    running_maximum,
+    usable_event_times,
+)
+
+Sorted = tuple[pa.RecordBatch, IntArray | None, IntArray | None, DeadRows | None, IntArray | None]
 
 
 class FileClock:
@@ -61,23 +73,36 @@ class FileClock:
 
 
 class UsableRows:
-    """Sorts out the rows of one file that its epoch or merge column makes unusable."""
+    """Sorts out the rows of one file that its epoch or merge column makes unusable.
 
-    def __init__(self, path: str, clock: FileClock | None, merge_by: str | None) -> None:
+    `first_time` finds the file's first usable time in microseconds, or NO_TIME; it is asked only for
+    dead rows before which, and in whose batch, there is none.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        clock: FileClock | None,
+        merge_by: str | None,
+        first_time: Callable[[], int],
+    ) -> None:
         self._path = path
         self._clock = clock
         self._merge_by = merge_by
+        self._first_time = first_time
 
     def sort_out(
         self, batch: pa.RecordBatch, row: int, rows: IntArray | None, dead: DeadRows | None
-    ) -> tuple[pa.RecordBatch, IntArray | None, IntArray | None, DeadRows | None]:
-        """(usable rows, their numbers or None where still contiguous, event times, dead rows).
+    ) -> Sorted:
+        """(usable rows, their numbers or None where still contiguous, event times, dead rows, their
+        epochs where epochs go by time).
 
         The rows stand at `rows`, or at `row` and the following where that is None.
         """
         times = None
         late = None
         usable = None
+        latest = BEGINNING
         if self._clock is not None:
             column = self._clock.epoch.column
             times, usable = usable_event_times(batch.column(column), self._clock.epoch.unit)
@@ -87,7 +112,10 @@ class UsableRows:
             column = self._merge_by
             _, usable = merge_keys(batch.column(column))
         if usable is None and late is None:
-            return batch, rows, times, dead
+            if dead is None or times is None:
+                return batch, rows, times, dead, None
+            assert rows is not None, "dead rows leave gaps"
+            return batch, rows, times, dead, self._epochs(dead, rows, times, usable, latest)
         keep = np.ones(batch.num_rows, np.bool_) if usable is None else usable
         reasons: dict[int, str] = {
             index: self._unusable_reason(batch, index) for index in np.flatnonzero(~keep).tolist()
@@ -100,7 +128,28 @@ class UsableRows:
         numbers = np.arange(row, row + batch.num_rows, dtype=np.int64) if rows is None else rows
         dead = self._with_dead(dead, batch, numbers, reasons)
         batch = batch.filter(pa.array(keep))
-        return batch, numbers[keep], None if times is None else times[keep], dead
+        if times is None:
+            return batch, numbers[keep], None, dead, None
+        epochs = self._epochs(dead, numbers, times, usable, latest)
+        return batch, numbers[keep], times[keep], dead, epochs
+
+    def _epochs(
+        self,
+        dead: DeadRows,
+        numbers: IntArray,
+        times: IntArray,
+        usable: npt.NDArray[np.bool_] | None,
+        latest: int,
+    ) -> IntArray:
+        """The epochs that the file had reached at its dead rows; `latest` was reached before all."""
+        assert self._clock is not None
+        reached = running_maximum(times, usable, latest)
+        at = reached_at(dead_numbers(dead), numbers, reached, latest)
+        early = at == BEGINNING
+        if bool(early.any()):
+            started = reached[reached != BEGINNING]
+            at[early] = int(started[0]) if len(started) else self._first_time()
+        return self._clock.epoch.of_time(at)
 
     def _unusable_reason(self, batch: pa.RecordBatch, index: int) -> str:
         role = "merge_by" if self._clock is None else "event time"
@@ -138,6 +187,28 @@ class UsableRows:
                 numbers=tuple(int(numbers[index]) for index in indices),
             ),
         )
+
+
+def first_usable_time(column: pa.Array, unit: str) -> int | None:
+    """The first time in a column that can be used."""
+    times, usable = usable_event_times(column, unit)
+    times = times if usable is None else times[usable]
+    return int(times[0]) if len(times) else None
+
+
+def dead_numbers(dead: DeadRows) -> IntArray:
+    """The numbers of a file's dead rows in it."""
+    return np.array(dead.numbers, dtype=np.int64)
+
+
+def dead_between(dead: DeadRows, start: int, stop: int) -> DeadRows:
+    """Those at the indices [start, stop)."""
+    return DeadRows(
+        dead.reasons[start:stop],
+        dead.rows[start:stop],
+        dead.files[start:stop],
+        dead.numbers[start:stop],
+    )
 
 
 def joined_dead(first: DeadRows | None, second: DeadRows) -> DeadRows:

@@ -1,34 +1,41 @@
-"""Where machines, operators, partitioners and stores are wired together. Both shells import this.
-
-`CompiledJob` is what a topology comes to: operators checked against their inputs' schemas, the graph with
-its disciplines, and the columns that travel on each edge. `CompiledJob.slice` builds one slice: its pure
-machine, and the processor that does its work on what the shell hands in (`Environment`).
-"""
+"""A topology compiled: operators checked against their inputs, the graph, and slices built from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from partitioners import Broadcast, Hash, KeyRange, partitioner_named
+from streammine.assembly.environment import (
+    CHANNEL_BUDGET_BYTES,
+    DEAD_LETTERS_COMMIT_EVERY,
+    SMALLEST_BUDGET_BYTES,
+    BuiltSlice,
+    Environment,
+    loaded_snapshot,
+    restored_to,
+)
 from streammine.engine.bag import BagMemory
-from streammine.engine.channel import InputChannel, OutputChannel
 from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
+from streammine.engine.input_channel import InputChannel
+from streammine.engine.node_stimuli import NewReplica
+from streammine.engine.output_channel import OutputChannel
 from streammine.engine.planner import DEAD_LETTERS, LogicalNode, plan
 from streammine.engine.processor import OperatorProcessor, Processor, SourceProcessor
 from streammine.engine.slice import SliceMachine
+from streammine.engine.slice_settings import SliceSettings
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
     Partitioner,
+    Position,
     SequentialOperator,
-    SourceReader,
     StatefulOperator,
     StatelessOperator,
-    StoreOpener,
 )
+from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import (
     FILE_COLUMN,
     KEY_COLUMN_PREFIX,
@@ -37,7 +44,7 @@ from streammine.model.ids import (
     SliceId,
     next_index_column,
 )
-from streammine.model.job import Edge, JobGraph, SinkTarget, Vertex
+from streammine.model.job import Edge, JobGraph, Vertex
 from streammine.model.manifest import SinkDescription
 from streammine.model.topology import (
     BroadcastPartition,
@@ -52,45 +59,10 @@ from streammine.model.topology import (
 from streammine.operators.catalog import build_operator
 from streammine.operators.committer import CommitOperator
 from streammine.operators.loading import Loader
+from streammine.operators.needed_columns import needed_columns
 from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
 
 Operator = StatelessOperator | StatefulOperator | SequentialOperator
-
-CHANNEL_BUDGET_BYTES = 32 << 20
-"""What all channels into one slice may hold of later epochs, together.
-
-A sender that runs ahead of the others costs memory here, in accumulators, and there, in retained frames.
-"""
-
-SMALLEST_BUDGET_BYTES = 1 << 20
-DEAD_LETTERS_COMMIT_EVERY = 64
-"""Epochs in a group of the dead-letter output."""
-
-DEFAULT_READ_ROWS = 1 << 16
-
-
-@dataclass(frozen=True)
-class Environment:
-    """What a shell hands to the slices it hosts.
-
-    `open_reader` opens (source, slice index, columns needed or None for all); it is called when the job
-    runs, not before. `open_store` opens a sink's folder or URL; `targets` says where each sink goes.
-    `channel_budget_bytes` replaces each channel's share of credit, for tests of narrow channels.
-    """
-
-    open_reader: Callable[[str, int, tuple[str, ...] | None], SourceReader]
-    open_store: StoreOpener
-    targets: Mapping[str, SinkTarget]
-    open_spill: Callable[[], BatchSpill]
-    bag_memory_bytes: int = 256 << 20
-    read_rows: int = DEFAULT_READ_ROWS
-    channel_budget_bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class BuiltSlice:
-    machine: SliceMachine
-    processor: Processor
 
 
 @dataclass
@@ -122,7 +94,7 @@ class CompiledJob:
         self._load_value = load_value
         self._order = topology_graph(topology).order
         probes = self._probe(schemas)
-        self.columns = _needed_columns(topology, self._order, probes)
+        self.columns = needed_columns(topology, self._order, probes)
         pruned = {
             name: schema if (wanted := self.columns[name]) is None else _select(schema, wanted)
             for name, schema in schemas.items()
@@ -170,16 +142,7 @@ class CompiledJob:
         for name in self._order:
             if name in self.topology.sources:
                 source = self.topology.sources[name]
-                merged = self.epoch.kind == "count" and getattr(source, "merge_by", None)
-                nodes.append(
-                    LogicalNode(
-                        name,
-                        "source",
-                        slices=source.slices,
-                        may_die=True,
-                        merged_by=merged or None,
-                    )
-                )
+                nodes.append(LogicalNode(name, "source", slices=source.slices, may_die=True))
             elif name in self.topology.operators:
                 nodes.append(self._logical_operator(name))
             else:
@@ -256,26 +219,54 @@ class CompiledJob:
 
     # --- slices ---------------------------------------------------------------------------------
 
-    def slice(
-        self, job: int, slice_id: SliceId, generation: int, environment: Environment
-    ) -> BuiltSlice:
-        """Build one slice's replica. Operators are not prepared yet (`Processor.prepare`)."""
+    def slice(self, job: int, replica: NewReplica, environment: Environment) -> BuiltSlice:
+        """Build one replica of a slice; `BuiltSlice.prepare` makes it ready.
+
+        Raises SnapshotDamagedError when the snapshot that it is restored from can't be read.
+        """
+        slice_id, generation = replica.slice, replica.generation
         vertex = self.graph.vertex(slice_id.vertex)
-        inputs = self.graph.inputs[slice_id]
-        outputs = self.graph.outputs[slice_id]
+        snapshot = loaded_snapshot(replica.restore, environment)
+        restored = restored_to(replica.restore, snapshot)
+        begin = BEGINNING if restored is None else restored.epoch
+        done = INFINITY if restored is not None and restored.finished else begin
+        checkpointed = environment.snapshot_mode != "none"
         machine = SliceMachine(
             slice_id,
-            tuple(InputChannel(each.number, each.port, generation) for each in inputs),
+            generation,
+            tuple(
+                InputChannel(
+                    each.number, each.port, generation, replica.links.get(each.number, ()), done
+                )
+                for each in self.graph.inputs[slice_id]
+            ),
             tuple(
                 OutputChannel(
-                    job, each.number, generation, self._budget_bytes(each.target, environment)
+                    job,
+                    each.number,
+                    generation,
+                    self._budget_bytes(each.target, environment),
+                    replica.links.get(each.number, ()),
+                    begin,
+                    checkpointed,
                 )
-                for each in outputs
+                for each in self.graph.outputs[slice_id]
             ),
-            self.epoch,
-            environment.read_rows,
+            SliceSettings(
+                self.epoch,
+                environment.read_rows,
+                environment.snapshot_mode,
+                environment.waiting_bytes,
+                environment.retained_bytes,
+            ),
+            restored,
         )
-        return BuiltSlice(machine, self._processor(vertex, slice_id, generation, environment))
+        spill = environment.open_spill()
+        position = None if snapshot is None else snapshot.position
+        processor = self._processor(
+            vertex, slice_id, generation, environment, spill, begin, position
+        )
+        return BuiltSlice(machine, processor, spill, snapshot)
 
     def _budget_bytes(self, target: SliceId, environment: Environment) -> int:
         """The credit of one channel into a slice."""
@@ -284,17 +275,27 @@ class CompiledJob:
         return max(SMALLEST_BUDGET_BYTES, CHANNEL_BUDGET_BYTES // len(self.graph.inputs[target]))
 
     def _processor(
-        self, vertex: Vertex, slice_id: SliceId, generation: int, environment: Environment
+        self,
+        vertex: Vertex,
+        slice_id: SliceId,
+        generation: int,
+        environment: Environment,
+        spill: BatchSpill,
+        restored_after: int,
+        position: Position | None,
     ) -> Processor:
         edges, carries_order = self._outgoing(slice_id)
         if vertex.kind == "source":
             columns = self.columns[vertex.name]
             return SourceProcessor(
                 slice_id,
-                lambda: environment.open_reader(vertex.name, slice_id.index, columns),
+                lambda place: environment.open_reader(vertex.name, slice_id.index, columns, place),
                 edges,
                 carries_order,
                 self.epoch.kind == "time",
+                position,
+                restored_after,
+                environment.snapshot_mode != "none",
             )
         incoming = [edge for edge in self.graph.edges if edge.target == vertex.name]
         operator = self._slice_operator(vertex, slice_id, generation, incoming, environment)
@@ -304,7 +305,7 @@ class CompiledJob:
             vertex.discipline,
             self._port_orders(incoming),
             edges,
-            BagMemory(environment.bag_memory_bytes, environment.open_spill()),
+            BagMemory(environment.bag_memory_bytes, spill),
             self.epoch,
             () if getattr(operator, "hidden", ()) or not carries_order else operator.output_order,
         )
@@ -460,54 +461,3 @@ class CompiledJob:
 
 def _select(schema: pa.Schema, wanted: tuple[str, ...]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in wanted])
-
-
-def _needed_columns(
-    topology: Topology, order: tuple[str, ...], streams: Mapping[str, Stream]
-) -> dict[str, tuple[str, ...] | None]:
-    """Per source, the columns that anything downstream reads, in the source's order; None for all."""
-    needed: dict[str, tuple[str, ...] | None] = {}
-    for name in order:
-        if name not in topology.sources:
-            continue
-        schema = streams[name].schema
-        wanted = _wanted_of(topology, order, streams, name)
-        if wanted is None or wanted >= set(schema.names):
-            needed[name] = None
-        else:
-            found = tuple(each for each in schema.names if each in wanted)
-            needed[name] = found or (_narrowest(schema),)
-    return needed
-
-
-def _narrowest(schema: pa.Schema) -> str:
-    """The column to read where none is needed: a batch without columns has no rows."""
-
-    def width_bits(field: pa.Field) -> int:
-        try:
-            return int(field.type.bit_width)
-        except ValueError:
-            return 1 << 31
-
-    return str(min(schema, key=width_bits).name)
-
-
-def _wanted_of(
-    topology: Topology, order: tuple[str, ...], streams: Mapping[str, Stream], source: str
-) -> set[str] | None:
-    wanted: set[str] = set()
-    for name in order:
-        if name in topology.sinks and topology.sinks[name].input == source:
-            return None
-        if name not in topology.operators:
-            continue
-        operator = streams[name].operator
-        for port, each in enumerate(topology.operators[name].input_names):
-            if each != source:
-                continue
-            needs = operator.needs  # type: ignore[union-attr]
-            of_port = needs[port] if isinstance(needs, tuple) else needs
-            if of_port is None:
-                return None
-            wanted |= of_port
-    return wanted

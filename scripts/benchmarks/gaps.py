@@ -1,0 +1,94 @@
+"""Times of commits and what they tell: gaps between them, and how a recovery went. Pure.
+
+All times are seconds of one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+def longest_gap(times: Sequence[float], first: float, last: float) -> float:
+    """The longest time between two commits one after the other, of which some lies in [first, last].
+
+    Raises ValueError where there are none.
+    """
+    ordered = sorted(times)
+    gaps = [later - early for early, later in pairwise(ordered) if later > first and early < last]
+    if not gaps:
+        raise ValueError(f"no two commits around {first:.3f} to {last:.3f}")
+    return max(gaps)
+
+
+@dataclass(frozen=True)
+class RecoveryTimes:
+    """Seconds from a kill until output goes on.
+
+    `detection` ends with the plan that gives the lost slices new places, `total` with the first commit
+    after that; `rest` lies between.
+    """
+
+    detection: float
+    total: float
+
+    @property
+    def rest(self) -> float:
+        return self.total - self.detection
+
+
+def recovery_times(killed: float, planned: float, commits: Sequence[float]) -> RecoveryTimes:
+    """What was on its way when the node died may be committed before the plan, and does not count.
+
+    Raises ValueError where nothing was committed after the plan.
+    """
+    if planned < killed:
+        raise ValueError("the plan is older than the kill")
+    after = [each for each in commits if each > planned]
+    if not after:
+        raise ValueError("nothing was committed after the new plan")
+    return RecoveryTimes(planned - killed, min(after) - killed)
+
+
+def caught_up_after(
+    killed: float, delays: Sequence[tuple[float, float]], usual: float
+) -> float | None:
+    """Seconds from the kill to the first commit after the outage whose delay is at most `usual` again.
+
+    `delays`: (time of the commit, delay of its last event), by time. None where that never came, or
+    where no delay rose above `usual`.
+    """
+    late = False
+    for at, delay in delays:
+        if at < killed:
+            continue
+        if delay > usual:
+            late = True
+        elif late:
+            return at - killed
+    return None
+
+
+@dataclass(frozen=True)
+class SliceBudgets:
+    """The most that a slice may hold in memory, in bytes, by what holds it (see `memory_bound`)."""
+
+    waiting: int
+    retained: int
+    bag: int
+    channels: int
+
+
+def memory_bound(baseline: int, kinds: Sequence[str], budgets: SliceBudgets) -> int:
+    """The most memory in bytes of a node that had `baseline` in use before it was given any input.
+
+    `kinds` are those of the vertices of its slices. Sources have no input; a committer has no output.
+    """
+    total = baseline
+    for kind in kinds:
+        if kind != "source":
+            total += budgets.waiting + budgets.bag + budgets.channels
+        if kind != "committer":
+            total += budgets.retained
+    return total

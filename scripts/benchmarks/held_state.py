@@ -1,0 +1,115 @@
+"""The job that benchmarks of fault tolerance run: smart plugs whose figures are kept over the whole run.
+
+In columns it is an aggregate over one window that is as long as the input; as Python objects it is a
+user's `Operator`. Either holds a few hundred bytes per plug and gives its results at the very end. With a
+pulse a row is committed for every epoch, as soon as all slices that hold state are through with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.state_operators import SHOWN_HOUSES
+from benchmarks.workloads import PLUG
+from streammine import Topology
+
+Form = Literal["columns", "objects"]
+Mode = Literal["none", "asynchronous", "synchronous"]
+
+HELD = "held"
+PULSE = "pulse"
+
+
+@dataclass(frozen=True)
+class HeldState:
+    """`events` readings of `plugs` plugs, which tell one after the other, `epoch_events` in an epoch.
+
+    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints.
+    """
+
+    plugs: int
+    events: int
+    epoch_events: int
+    form: Form = "columns"
+    mode: Mode = "asynchronous"
+    interval_seconds: float = 1.0
+    rate: int | None = None
+    slices: int = 2
+
+    @property
+    def epoch_seconds(self) -> float:
+        """How long an epoch's events take to come, of a paced source."""
+        assert self.rate is not None
+        return self.epoch_events / self.rate
+
+    def topology(self, output: Path) -> Topology:
+        """Sinks lie in `output`: "result", and "pulse" where the source is paced."""
+        seconds = -(-self.events // self.epoch_events)
+        topology = Topology(
+            name="held-state", epoch={"time": "1s", "column": "ts"}, snapshot=self._snapshot()
+        ).source(
+            "readings",
+            generator="readings",
+            rows=self.events,
+            seed=1,
+            with_={
+                "plugs": self.plugs,
+                "properties": 1,
+                "per_second": self.epoch_events,
+                "start": 0,
+            },
+            slices=self.slices,
+            **({} if self.rate is None else {"rate": f"{self.rate}/s"}),
+        )
+        if self.form == "columns":
+            topology = topology.operator(
+                HELD,
+                input="readings",
+                key=PLUG,
+                window=f"{seconds}s",
+                aggregate={
+                    "count": "count()",
+                    "mean": "mean(value)",
+                    "max": "max(value)",
+                },
+                # every plug tells once in a round, so there is nothing to combine
+                combine=False,
+                slices=self.slices,
+            )
+        else:
+            topology = topology.operator(
+                HELD,
+                input="readings",
+                key=PLUG,
+                operator="benchmarks.state_operators:PlugTotals",
+                slices=self.slices,
+            )
+        topology = topology.operator("shown", input=HELD, filter=f"house_id < {SHOWN_HOUSES}").sink(
+            "result", input="shown", format="parquet", path=str(output / "result")
+        )
+        return topology if self.rate is None else self._with_pulse(topology, output)
+
+    def _with_pulse(self, topology: Topology, output: Path) -> Topology:
+        return (
+            topology.operator(
+                "beats",
+                input="readings",
+                key="property",
+                aggregate={"count": "count()"},
+                slices=1,
+            )
+            .operator(
+                "beat",
+                inputs=("beats", "shown"),
+                operator="benchmarks.state_operators:Pulse",
+                slices=1,
+            )
+            .sink(PULSE, input="beat", format="json", path=str(output / PULSE))
+        )
+
+    def _snapshot(self) -> dict[str, Any]:
+        if self.mode == "none":
+            return {"mode": "none"}
+        return {"mode": self.mode, "every": f"{round(self.interval_seconds * 1000)}ms"}

@@ -1,0 +1,37 @@
+"""Where results are kept: JSON, and a picture beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RESULTS = "results"
+
+
+def keep_results(
+    folder: Path, figures: dict[str, Any], draw: Callable[[Any], None]
+) -> tuple[Path, Path]:
+    """Write ``results/NAME.json`` and ``results/NAME.png`` under `folder`; gives both paths.
+
+    `draw` fills a matplotlib figure.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    target = folder / RESULTS
+    target.mkdir(parents=True, exist_ok=True)
+    document, picture = target / f"{figures['name']}.json", target / f"{figures['name']}.png"
+    document.write_text(json.dumps(figures, indent=2) + "\n")
+    figure = plt.figure(figsize=(9, 4.5), layout="constrained")
+    draw(figure)
+    figure.savefig(picture, dpi=120)
+    plt.close(figure)
+    return document, picture
+
+
+def say_results(paths: tuple[Path, Path]) -> None:
+    print(f"kept: {paths[0]}, {paths[1]}")

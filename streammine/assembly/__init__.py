@@ -1,0 +1,45 @@
+"""Where machines, operators, partitioners and stores are wired together. Both shells import this.
+
+`CompiledJob` is what a topology comes to: operators checked against their inputs' schemas, the graph with
+its disciplines, and the columns that travel on each edge. `CompiledJob.slice` builds one slice: its pure
+machine, and the processor that does its work on what the shell hands in (`Environment`).
+"""
+
+from __future__ import annotations
+
+from replication import (
+    GENERATIONS_PER_ATTEMPT,
+    Coordinator,
+    collect,
+    first_generation,
+    load_run,
+    newest_checkpoints,
+    next_attempt,
+    publish_checkpoint,
+    recovery_line,
+    save_run,
+    write_snapshot,
+)
+from streammine.assembly.compiled import CompiledJob
+from streammine.assembly.environment import DEFAULT_READ_ROWS, BuiltSlice, Environment
+from streammine.engine.manager import Policies
+
+__all__ = [
+    "DEFAULT_READ_ROWS",
+    "GENERATIONS_PER_ATTEMPT",
+    "POLICIES",
+    "BuiltSlice",
+    "CompiledJob",
+    "Environment",
+    "collect",
+    "first_generation",
+    "load_run",
+    "newest_checkpoints",
+    "next_attempt",
+    "publish_checkpoint",
+    "save_run",
+    "write_snapshot",
+]
+
+POLICIES = Policies(Coordinator, recovery_line)
+"""What every node's manager decides by."""

@@ -1,0 +1,97 @@
+"""What a shell hands to the slices that it hosts, and what it gets for each replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from replication import (
+    LoadedSnapshot,
+    load_snapshot,
+)
+from streammine.engine.processor import OperatorProcessor, Processor
+from streammine.engine.slice import SliceMachine
+from streammine.engine.slice_settings import (
+    RETAINED_BYTES_IN_MEMORY,
+    WAITING_BYTES_IN_MEMORY,
+    RestoredTo,
+)
+from streammine.model.contracts import (
+    BatchSpill,
+    Position,
+    SourceReader,
+    Store,
+    StoreOpener,
+)
+from streammine.model.job import SinkTarget
+from streammine.model.snapshots import Restore, SnapshotMode
+
+CHANNEL_BUDGET_BYTES = 32 << 20
+"""What all channels into one slice may hold of later epochs, together.
+
+A sender that runs ahead of the others costs memory here, in accumulators, and there, in retained frames.
+"""
+
+SMALLEST_BUDGET_BYTES = 1 << 20
+DEAD_LETTERS_COMMIT_EVERY = 64
+"""Epochs in a group of the dead-letter output."""
+
+DEFAULT_READ_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a shell hands to the slices it hosts.
+
+    `open_reader` opens (source, slice index, columns needed or None for all, place to go on from); it is
+    called when the job runs, not before. `open_store` opens a sink's folder or URL; `targets` says where
+    each sink goes. `snapshots` is the store that replicas are restored from. `channel_budget_bytes` replaces
+    each channel's share of credit, for tests of narrow channels.
+    """
+
+    open_reader: Callable[[str, int, tuple[str, ...] | None, Position | None], SourceReader]
+    open_store: StoreOpener
+    targets: Mapping[str, SinkTarget]
+    open_spill: Callable[[], BatchSpill]
+    bag_memory_bytes: int = 256 << 20
+    read_rows: int = DEFAULT_READ_ROWS
+    channel_budget_bytes: int | None = None
+    snapshot_mode: SnapshotMode = "none"
+    snapshots: Store | None = None
+    waiting_bytes: int = WAITING_BYTES_IN_MEMORY
+    retained_bytes: int = RETAINED_BYTES_IN_MEMORY
+
+
+@dataclass(frozen=True)
+class BuiltSlice:
+    """A replica's machine and processor. `spill` takes what the machine sends to disk."""
+
+    machine: SliceMachine
+    processor: Processor
+    spill: BatchSpill
+    snapshot: LoadedSnapshot | None = field(default=None, repr=False)
+
+    def prepare(self) -> None:
+        """Import user code, load kernels, and take in the snapshot's state.
+
+        Raises SnapshotDamagedError and StateVersionError, besides what user code raises.
+        """
+        self.processor.prepare()
+        if self.snapshot is not None and isinstance(self.processor, OperatorProcessor):
+            for layer in self.snapshot.layers:
+                self.processor.restore(layer.state_version, layer.full, layer.pieces)
+
+
+def loaded_snapshot(restore: Restore | None, environment: Environment) -> LoadedSnapshot | None:
+    if restore is None or restore.record is None:
+        return None
+    assert environment.snapshots is not None, "a job that is restored has a store"
+    return load_snapshot(environment.snapshots, restore.record)
+
+
+def restored_to(restore: Restore | None, snapshot: LoadedSnapshot | None) -> RestoredTo | None:
+    if restore is None:
+        return None
+    if snapshot is None:
+        return RestoredTo(restore.epoch, restore.last_epoch, finished=restore.finished)
+    return RestoredTo(snapshot.epoch, snapshot.last_epoch, snapshot.due)

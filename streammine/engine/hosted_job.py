@@ -1,0 +1,101 @@
+"""What a node knows of one job: the plan, its replicas, and who lives at the other ends of their channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from streammine.engine import stimuli
+from streammine.engine.slice import SliceMachine
+from streammine.engine.slice_settings import Phase
+from streammine.model import control
+from streammine.model.epochs import BEGINNING
+from streammine.model.ids import SliceId
+from streammine.model.job import Channel, JobGraph, Placement, Plan
+from streammine.model.snapshots import RecoverySettings
+
+
+@dataclass
+class HostedJob:
+    """A job as this node sees it. `wired`: what each slice was told of the other ends of its channels."""
+
+    number: int
+    graph: JobGraph
+    recovery: RecoverySettings
+    channels: tuple[Channel, ...]
+    plan: Plan | None = None
+    deploying: int | None = None
+    deployed: int = 0
+    started: bool = False
+    failed: str | None = None
+    directed: stimuli.Directed = field(
+        default_factory=lambda: stimuli.Directed(BEGINNING, BEGINNING, BEGINNING)
+    )
+    slices: dict[SliceId, SliceMachine] = field(default_factory=dict)
+    counters: dict[SliceId, dict[str, float]] = field(default_factory=dict)
+    damaged: dict[tuple[SliceId, int], control.DamagedSnapshot] = field(default_factory=dict)
+    wired: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    nodes: dict[tuple[SliceId, int], str] = field(default_factory=dict)
+
+    def placed(self, slice_id: SliceId) -> tuple[Placement, ...]:
+        assert self.plan is not None
+        return self.plan.placements.get(slice_id, ())
+
+    def follow(self, plan: Plan) -> None:
+        self.plan = plan
+        self.nodes = {
+            (slice_id, each.generation): each.node
+            for slice_id, group in plan.placements.items()
+            for each in group
+        }
+
+    def replica(self, slice_id: SliceId, generation: int) -> SliceMachine | None:
+        """The replica, if it is here and of that generation."""
+        machine = self.slices.get(slice_id)
+        return machine if machine is not None and machine.generation == generation else None
+
+    def links(self, slice_id: SliceId, mine: Placement) -> dict[int, tuple[int, ...]]:
+        """By channel, the generations at its other end that begin the job together with `mine`.
+
+        Both ends come to the same answer, whichever version of the plan they see first.
+        """
+        if not self._first(mine):
+            return {}
+        return {
+            number: tuple(each.generation for each in self.placed(other) if self._first(each))
+            for number, other in self._ends(slice_id).items()
+        }
+
+    def _first(self, placement: Placement) -> bool:
+        first_generation = self.recovery.first_generation
+        return placement.generation == first_generation and placement.restore is None
+
+    def _ends(self, slice_id: SliceId) -> dict[int, SliceId]:
+        """By channel of a slice, the slice at its other end."""
+        ends = {each.number: each.source for each in self.graph.inputs[slice_id]}
+        return ends | {each.number: each.target for each in self.graph.outputs[slice_id]}
+
+    def wiring(self, slice_id: SliceId) -> dict[int, tuple[int, ...]]:
+        """By channel, the generations that live at its other end; outputs and inputs alike."""
+        return {
+            number: tuple(placement.generation for placement in self.placed(other))
+            for number, other in self._ends(slice_id).items()
+        }
+
+
+def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.SliceReport:
+    """What a heartbeat says of a replica."""
+    final = machine.final_epoch
+    return control.SliceReport(
+        str(machine.slice_id),
+        machine.generation,
+        machine.phase.value,
+        machine.processed_below,
+        machine.phase is Phase.FINISHED,
+        machine.retained_after,
+        machine.accepted,
+        machine.frozen,
+        machine.last_epoch,
+        BEGINNING if final is None else final,
+        tuple(machine.snapshots.records),
+        counters,
+    )

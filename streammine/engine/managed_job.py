@@ -1,0 +1,342 @@
+"""What the manager knows of one job, and the plans that follow from it; when, `manager` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from streammine.engine.placement import Node, place, place_again
+from streammine.model.control import Directive, JobReport, SliceReport
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.ids import SliceId
+from streammine.model.job import JobGraph, Placement, Plan
+from streammine.model.recovery import (
+    CheckpointCoordinator,
+    LineStanding,
+    RecoveryLine,
+    SliceStanding,
+)
+from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
+
+
+class JobPhase(StrEnum):
+    SUBMITTED = "submitted"
+    DEPLOYING = "deploying"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass
+class ManagedJob:
+    """A job, its plan, and what nodes report of it. The plan may be newer than the one that is `standing` in
+    the coordination service: it is on its way there.
+
+    `ready`: the store's checkpoints are known; `asked`: somebody looks for them. `snapshots`: durable
+    snapshots by slice and epoch, whichever replica made them. `damaged`: names of snapshots that could not
+    be read. `rebuilt`: replicas rebuilt since the last complete checkpoint. `publishing`: the checkpoint
+    epoch whose manifest is being written.
+    """
+
+    number: int
+    graph: JobGraph
+    nodes: int
+    recovery: RecoverySettings
+    coordinator: CheckpointCoordinator
+    line: RecoveryLine
+    phase: JobPhase = JobPhase.SUBMITTED
+    plan: Plan | None = None
+    standing: Plan | None = None
+    ready: bool = False
+    asked: bool = False
+    reports: dict[Node, JobReport] = field(default_factory=dict)
+    snapshots: dict[SliceId, dict[int, SnapshotRecord]] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
+    directive: Directive | None = None
+    retain_after: int = BEGINNING
+    rebuilt: int = 0
+    publishing: int | None = None
+    _replicas: dict[Node, dict[tuple[str, int], SliceReport]] = field(default_factory=dict)
+
+    @property
+    def placed(self) -> set[Node]:
+        """Nodes that the plan puts slices on."""
+        assert self.plan is not None
+        return {
+            (each.node, each.member) for group in self.plan.placements.values() for each in group
+        }
+
+    # --- reports --------------------------------------------------------------------------------
+
+    def heard(self, node: Node, report: JobReport) -> None:
+        self.reports[node] = report
+        self._replicas[node] = {(each.slice, each.generation): each for each in report.slices}
+        for each in report.slices:
+            known = self.snapshots.setdefault(SliceId.parse(each.slice), {})
+            for record in each.snapshots:
+                known[record.epoch] = record
+            for epoch in sorted(known)[:-8]:
+                del known[epoch]
+        self.damaged.update(each.name for each in report.damaged)
+
+    def report_of(self, slice_id: SliceId, placement: Placement) -> SliceReport | None:
+        """The latest report of a replica, if there was one."""
+        replicas = self._replicas.get((placement.node, placement.member), {})
+        return replicas.get((str(slice_id), placement.generation))
+
+    def in_charge(self) -> Iterator[tuple[SliceId, Placement, SliceReport]]:
+        """Of each slice the replica that speaks for it: one that has finished, else the oldest in the plan
+        that has reported."""
+        assert self.plan is not None
+        for slice_id, group in self.plan.placements.items():
+            told = [
+                (each, report)
+                for each in group
+                if (report := self.report_of(slice_id, each)) is not None
+            ]
+            if told:
+                placement, report = max(told, key=lambda each: each[1].finished)
+                yield slice_id, placement, report
+
+    def forget_reports(self) -> None:
+        """A new term begins: what was heard before may be old."""
+        self.reports.clear()
+        self._replicas.clear()
+        self.ready = self.asked = False
+        self.publishing = None
+
+    def standings(self) -> dict[SliceId, SliceStanding]:
+        """The oldest replica of each slice, as far as it has reported."""
+        assert self.plan is not None
+        found: dict[SliceId, SliceStanding] = {}
+        for slice_id, group in self.plan.placements.items():
+            report = self.report_of(slice_id, group[0]) if group else None
+            if report is not None:
+                found[slice_id] = SliceStanding(
+                    report.generation,
+                    report.frontier,
+                    report.retained_after,
+                    report.accepted,
+                    report.frozen,
+                    report.final_epoch if report.finished else None,
+                    report.last_epoch,
+                    report.snapshots,
+                )
+        return found
+
+    def all_deployed(self) -> bool:
+        assert self.plan is not None
+        return all(
+            (report := self.reports.get(node)) is not None
+            and report.deployed
+            and report.plan_version == self.plan.version
+            for node in self.placed
+        )
+
+    def all_finished(self) -> bool:
+        assert self.plan is not None
+        return all(
+            any(
+                (report := self.report_of(slice_id, each)) is not None and report.finished
+                for each in group
+            )
+            for slice_id, group in self.plan.placements.items()
+        )
+
+    def unreported(self, nodes: Sequence[Node]) -> bool:
+        """Some live node that hosts slices has not told this manager of the job."""
+        return any(node not in self.reports for node in self.placed & set(nodes))
+
+    # --- plans ----------------------------------------------------------------------------------
+
+    def first_plan(self, nodes: Sequence[Node]) -> Plan:
+        """Everything placed anew; restored where the job is resumed."""
+        chosen = place(self.graph, nodes[: self.nodes])
+        generation = self.recovery.first_generation
+        return Plan(
+            self.number,
+            1,
+            "deploy",
+            {
+                slice_id: (
+                    Placement(name, generation, member, self.recovery.resume.get(str(slice_id))),
+                )
+                for slice_id, (name, member) in chosen.items()
+            },
+        )
+
+    def next_plan(self, **changes: object) -> Plan:
+        assert self.plan is not None
+        return replace(self.plan, version=self.plan.version + 1, **changes)  # type: ignore[arg-type]
+
+    @property
+    def next_generation(self) -> int:
+        """Above every generation so far: a plan makes at most one replica of a slice."""
+        assert self.plan is not None
+        return self.recovery.first_generation + self.plan.version
+
+    def rebuilt_plan(self, nodes: Sequence[Node]) -> Plan | None:
+        """A plan in which every replica that was lost, or can't be built, is made up for.
+
+        `nodes`: the live ones. None where nothing is lost, or nobody is left.
+        """
+        assert self.plan is not None
+        live = set(nodes)
+        broken = set(self._broken())
+        kept = {
+            slice_id: tuple(
+                each
+                for each in group
+                if (each.node, each.member) in live and (slice_id, each.generation) not in broken
+            )
+            for slice_id, group in self.plan.placements.items()
+        }
+        if kept == self.plan.placements:
+            return None
+        restores = self._restores(kept)
+        usable = [node for node in nodes if node[0] not in self.plan.draining] or list(nodes)
+        kept |= dict.fromkeys(restores, ())
+        if restores and not usable:
+            return None
+        places = place_again(restores, kept, usable) if restores else {}
+        generation = self.next_generation
+        for slice_id, restore in restores.items():
+            name, member = places[slice_id]
+            kept[slice_id] = (Placement(name, generation, member, restore),)
+        self.rebuilt += len(restores)
+        return self.next_plan(placements=kept)
+
+    def _broken(self) -> Iterator[tuple[SliceId, int]]:
+        """Replicas that could not be restored from the snapshot that they were given."""
+        assert self.plan is not None
+        for slice_id, group in self.plan.placements.items():
+            for each in group:
+                record = each.restore.record if each.restore is not None else None
+                if record is not None and record.name in self.damaged:
+                    report = self.report_of(slice_id, each)
+                    if report is None:
+                        yield slice_id, each.generation
+
+    def _restores(
+        self, kept: dict[SliceId, tuple[Placement, ...]]
+    ) -> dict[SliceId, Restore | None]:
+        """What each slice that must be rebuilt is restored from, None for nothing."""
+        usable = {slice_id: self._usable(slice_id) for slice_id in self.graph.slices}
+        standings = {
+            slice_id: self._line_standing(slice_id, kept[slice_id], usable[slice_id])
+            for slice_id in self.graph.slices
+        }
+        line = self.line(self.graph, standings)
+        return {slice_id: usable[slice_id].get(epoch) for slice_id, epoch in sorted(line.items())}
+
+    def _usable(self, slice_id: SliceId) -> dict[int, Restore]:
+        """What a slice can be restored from, by epoch."""
+        complete = self.coordinator.complete
+        newest = complete[-1].epoch if complete else BEGINNING
+        # older ones that no checkpoint needs may be removed already
+        found = {
+            record.epoch: Restore(record.epoch, record)
+            for record in self.snapshots.get(slice_id, {}).values()
+            if record.name not in self.damaged and record.epoch > newest
+        }
+        resumed = self.recovery.resume.get(str(slice_id))
+        known = [each.slices[str(slice_id)] for each in complete]
+        for restore in (*([resumed] if resumed is not None else []), *known):
+            if restore.record is None or restore.record.name not in self.damaged:
+                found[restore.epoch] = restore
+        return found
+
+    def _line_standing(
+        self, slice_id: SliceId, group: tuple[Placement, ...], usable: dict[int, Restore]
+    ) -> LineStanding:
+        snapshots = tuple(sorted(usable))
+        if not group:
+            return LineStanding(False, snapshots=snapshots)
+        lacks: list[int] = []
+        retained: list[int] = []
+        for each in group:
+            report = self.report_of(slice_id, each)
+            if report is not None:
+                lacks.append(report.frontier)
+                retained.append(report.retained_after)
+            else:
+                # it is being built: it stands where it will begin
+                epoch = BEGINNING if each.restore is None else each.restore.epoch
+                lacks.append(epoch if epoch == BEGINNING else epoch + 1)
+                retained.append(epoch)
+        # who comes to life takes from all of a sender's replicas, so each must hold what is asked for
+        return LineStanding(True, min(lacks), max(retained), snapshots)
+
+    # --- moves ----------------------------------------------------------------------------------
+
+    def moved_plan(self, slices: Sequence[SliceId], nodes: Sequence[Node], live: bool) -> Plan:
+        """A second replica of each slice on another node of `nodes`; the only one unless `live`."""
+        assert self.plan is not None
+        placements = dict(self.plan.placements)
+        others = {
+            slice_id: group for slice_id, group in placements.items() if slice_id not in slices
+        }
+        generation = self.next_generation
+        origins = self.origins(slices)
+        assert origins is not None, "whoever moves a slice asks first whether it can be moved"
+        for slice_id, (name, member) in place_again(slices, others, nodes).items():
+            new = Placement(name, generation, member, origins[slice_id])
+            placements[slice_id] = (*placements[slice_id], new) if live else (new,)
+        return self.next_plan(placements=placements)
+
+    def origins(self, slices: Sequence[SliceId]) -> dict[SliceId, Restore | None] | None:
+        """What second replicas of these slices are built from, all at one epoch; None: not possible now.
+
+        Nobody who takes from them may lack anything up to that epoch, and who sends to them must hold all
+        that comes after it; replicas of other origins keep only that.
+        """
+        found: list[dict[SliceId, Restore | None]] = [
+            {slice_id: checkpoint.slices[str(slice_id)] for slice_id in slices}
+            for checkpoint in reversed(self.coordinator.complete)
+        ]
+        begin = {slice_id: self.recovery.resume.get(str(slice_id)) for slice_id in slices}
+        for origins in (*found, begin):
+            if all(self._begins_well(slice_id, origin) for slice_id, origin in origins.items()):
+                return origins
+        return None
+
+    def _begins_well(self, slice_id: SliceId, origin: Restore | None) -> bool:
+        assert self.plan is not None
+        epoch = BEGINNING if origin is None else origin.epoch
+        if origin is not None and origin.record is not None and origin.record.name in self.damaged:
+            return False
+        placements = self.plan.placements
+        senders = {channel.source for channel in self.graph.inputs[slice_id]}
+        takers = {channel.target for channel in self.graph.outputs[slice_id]}
+        return all(
+            self._line_standing(each, placements[each], {}).retained_after <= epoch
+            for each in senders
+        ) and all(
+            epoch == BEGINNING or self._line_standing(each, placements[each], {}).lacks_from > epoch
+            for each in takers
+        )
+
+    def lowest_origin(self) -> int:
+        """What replicas that are on their way may ask for comes after this epoch; INFINITY: none is."""
+        assert self.plan is not None
+        epochs = [
+            BEGINNING if each.restore is None else each.restore.epoch
+            for group in self.plan.placements.values()
+            for each in group[1:]
+        ]
+        return min(epochs, default=INFINITY)
+
+    def arrived_plan(self) -> Plan | None:
+        """The plan without the old replicas of slices whose new ones have caught up."""
+        assert self.plan is not None
+        placements = {
+            slice_id: group[1:] if len(group) > 1 and self._caught_up(slice_id, group) else group
+            for slice_id, group in self.plan.placements.items()
+        }
+        if placements == self.plan.placements:
+            return None
+        return self.next_plan(placements=placements)
+
+    def _caught_up(self, slice_id: SliceId, group: tuple[Placement, ...]) -> bool:
+        old, new = (self.report_of(slice_id, each) for each in group[:2])
+        return new is not None and (old is None or new.frontier >= old.frontier > BEGINNING)

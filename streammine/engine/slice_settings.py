@@ -1,0 +1,42 @@
+"""What a slice's machine is told when it is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from streammine.model.epochs import EpochDefinition
+from streammine.model.snapshots import SnapshotMode
+
+WAITING_BYTES_IN_MEMORY = 64 << 20
+"""What has arrived and waits for the operator; more goes to disk as it arrives."""
+
+RETAINED_BYTES_IN_MEMORY = 128 << 20
+"""What a slice keeps of its output for others; the oldest beyond goes to disk."""
+
+
+class Phase(StrEnum):
+    DEPLOYED = "deployed"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class SliceSettings:
+    """What the machine is told of its job: its epochs, reads, snapshots, and memory in bytes."""
+
+    epoch: EpochDefinition
+    read_rows: int
+    mode: SnapshotMode = "none"
+    waiting_bytes: int = WAITING_BYTES_IN_MEMORY
+    retained_bytes: int = RETAINED_BYTES_IN_MEMORY
+
+
+@dataclass(frozen=True)
+class RestoredTo:
+    """Where a restored replica stands: everything up to `epoch` is behind it."""
+
+    epoch: int
+    last_epoch: int
+    due: int | None = None
+    finished: bool = False

@@ -1,0 +1,58 @@
+"""What has arrived at a slice and waits to be handed to its operator, by epoch and in order."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from streammine.engine.stimuli import Accumulate, Discard, Work
+
+MOST_PER_RUN = 64
+
+
+class WaitingWork:
+    """`nbytes` counts all that waits. Of one epoch the work stands in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self._epochs: dict[int, deque[tuple[Accumulate | Discard, int]]] = {}
+
+    def __contains__(self, epoch: int) -> bool:
+        return epoch in self._epochs
+
+    def __len__(self) -> int:
+        return sum(map(len, self._epochs.values()))
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        return tuple(self._epochs)
+
+    def add(self, work: Accumulate, nbytes: int) -> None:
+        self._epochs.setdefault(work.epoch, deque()).append((work, nbytes))
+        self.nbytes += nbytes
+
+    def discard(self, channel: int, epoch: int) -> None:
+        """What a channel gave of an epoch is thrown away, here and at the operator."""
+        kept: deque[tuple[Accumulate | Discard, int]] = deque()
+        for work, nbytes in self._epochs.get(epoch, ()):
+            if work.channel == channel:
+                self.nbytes -= nbytes
+            else:
+                kept.append((work, nbytes))
+        kept.append((Discard(channel, epoch), 0))
+        self._epochs[epoch] = kept
+
+    def take(self, closing: int | None) -> list[Work]:
+        """Work for one run, lowest epochs first; nothing beyond the epoch that can be closed next."""
+        taken: list[Work] = []
+        while self._epochs and len(taken) < MOST_PER_RUN:
+            lowest = min(self._epochs)
+            waiting = self._epochs[lowest]
+            while waiting and len(taken) < MOST_PER_RUN:
+                work, nbytes = waiting.popleft()
+                self.nbytes -= nbytes
+                taken.append(work)
+            if not waiting:
+                del self._epochs[lowest]
+                if closing == lowest:
+                    break
+        return taken

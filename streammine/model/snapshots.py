@@ -1,0 +1,56 @@
+"""Words of recovery that travel with a job and its plan: snapshots, and what a replica is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streammine.model.epochs import BEGINNING
+
+SnapshotMode = Literal["asynchronous", "synchronous", "none"]
+
+
+@dataclass(frozen=True)
+class SnapshotRecord:
+    """A durable snapshot. `name` is its header document's in the store, `checksum` that of its bytes.
+
+    `nbytes` counts header and parts. Where it is not `full`, `chain` snapshots are read to restore it, this
+    one included.
+    """
+
+    epoch: int
+    generation: int
+    name: str
+    checksum: str
+    nbytes: int
+    full: bool = True
+    chain: int = 1
+
+
+@dataclass(frozen=True)
+class Restore:
+    """What a replica is built from: the state after `epoch`.
+
+    `record` None: `finished` with `last_epoch` as its last epoch with data, nothing more to do.
+    """
+
+    epoch: int
+    record: SnapshotRecord | None
+    finished: bool = False
+    last_epoch: int = BEGINNING
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """How a job is made safe. One of `every_seconds` and `every_epochs` is set unless `mode` is "none".
+
+    `store` is the folder or URL that snapshots and checkpoints lie in. `first_generation` is above every
+    generation that an earlier attempt of the same run may have used. `resume`: what each slice starts from.
+    """
+
+    mode: SnapshotMode = "none"
+    every_seconds: float | None = None
+    every_epochs: int | None = None
+    store: str = ""
+    first_generation: int = 1
+    resume: dict[str, Restore] = field(default_factory=dict)

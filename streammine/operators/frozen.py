@@ -1,0 +1,209 @@
+"""Committed state on its way into a snapshot: pieces, and who may touch what while they are made.
+
+A snapshot of an operator is a sequence of *pieces*. Each is an Arrow IPC stream whose schema carries
+a header of plain data, so that whoever reads it needs nothing but the piece. The first piece of a
+freeze says what the state consists of, the others hold rows.
+
+An operator goes on while another thread makes the pieces. Two ways keep what was frozen as it was:
+
+- `Handover`: the operator gives objects away and works on new ones. Needs it them back before they
+  are encoded, it encodes what is left itself (`finish`).
+- `FrozenEntries`: the operator keeps its objects, and encodes one right before it changes it (copy on
+  write).
+
+Carbone et al. (2015), section 4, want snapshots that don't halt the computation; Wu & Tan (2015),
+section 4, such small pieces. The locks are held for one piece or a few entries at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from streammine.model.errors import SnapshotDamagedError, StateVersionError
+from streammine.operators.plain_data import decode, encode
+
+PIECE_BYTES = 4 << 20
+"""About how long a piece may get."""
+
+_HEADER = b"streammine.piece"
+_ENTRIES_AT_ONCE = 32
+
+Header = dict[str, Any]
+K = TypeVar("K")
+E = TypeVar("E")
+
+
+def encode_piece(header: Header, rows: pa.RecordBatch | None = None) -> pa.Buffer:
+    """A piece of a header, which is plain data, and rows."""
+    schema = pa.schema([]) if rows is None else rows.schema
+    metadata = {**(schema.metadata or {}), _HEADER: encode(header)}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema.with_metadata(metadata)) as writer:
+        if rows is not None:
+            writer.write_batch(rows.replace_schema_metadata(metadata))
+    return sink.getvalue()
+
+
+def decode_piece(piece: pa.Buffer) -> tuple[Header, list[pa.RecordBatch]]:
+    """What `encode_piece` was given. Raises SnapshotDamagedError if it is no piece."""
+    try:
+        with pa.ipc.open_stream(piece) as reader:
+            metadata = dict(reader.schema.metadata or {})
+            header = decode(metadata.pop(_HEADER))
+            batches = [batch.replace_schema_metadata(metadata or None) for batch in reader]
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise SnapshotDamagedError(f"a piece of a snapshot can't be read: {error!r}") from error
+    return header, batches
+
+
+def row_pieces(header: Header, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Buffer]:
+    """The rows of batches of one schema, in their order, in pieces that all have the header."""
+    gathered: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        gathered.append(batch)
+        nbytes += int(batch.nbytes)
+        if nbytes >= PIECE_BYTES:
+            yield from _cut(header, gathered)
+            gathered, nbytes = [], 0
+    if gathered:
+        yield from _cut(header, gathered)
+
+
+def _cut(header: Header, batches: list[pa.RecordBatch]) -> Iterator[pa.Buffer]:
+    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    step = max(1, rows.num_rows * PIECE_BYTES // max(1, int(rows.nbytes)))
+    for start in range(0, rows.num_rows, step):
+        yield encode_piece(header, rows.slice(start, step))
+
+
+def bytes_pieces(header: Header, data: bytes) -> Iterator[pa.Buffer]:
+    """Bytes of any length in pieces, at least one; each has its part as `bytes` in its header."""
+    for start in range(0, max(1, len(data)), PIECE_BYTES):
+        yield encode_piece({**header, "bytes": data[start : start + PIECE_BYTES]})
+
+
+def check_version(operator: str, found: int, own: int) -> None:
+    """Raise StateVersionError unless the state is of the operator's own version."""
+    if found != own:
+        raise StateVersionError(
+            f"operator {operator!r}: the snapshot holds state of version {found}, this release "
+            f"reads version {own}; resume with the release that wrote it, or start anew"
+        )
+
+
+class Handover:
+    """Frozen state that the operator does not touch until it is `done` (a FrozenState)."""
+
+    def __init__(self, full: bool, source: Iterator[pa.Buffer]) -> None:
+        """`source` makes the pieces, each when it is asked for."""
+        self.full = full
+        self.done = False
+        self._source = source
+        self._ready: deque[pa.Buffer] = deque()
+        self._error: BaseException | None = None
+        self._lock = Lock()
+
+    def pieces(self) -> Iterator[pa.Buffer]:
+        """See contracts.FrozenState."""
+        while (piece := self._next()) is not None:
+            yield piece
+
+    def finish(self) -> None:
+        """Make the pieces that are left now, because what they show is about to change."""
+        if self.done:
+            return
+        with self._lock:
+            while not self.done:
+                piece = self._made()
+                if piece is not None:
+                    self._ready.append(piece)
+
+    def give_up(self) -> None:
+        """No more pieces are wanted."""
+        with self._lock:
+            if not self.done:
+                self._error = AssertionError("this freeze was given up for a later one")
+                self.done = True
+
+    def _next(self) -> pa.Buffer | None:
+        with self._lock:
+            if self._ready:
+                return self._ready.popleft()
+            piece = None if self.done else self._made()
+            if piece is None and self._error is not None:
+                raise self._error
+            return piece
+
+    def _made(self) -> pa.Buffer | None:
+        try:
+            piece = next(self._source, None)
+        except Exception as error:
+            # raised to who takes the pieces, whichever thread has met it
+            self._error = error
+            piece = None
+        self.done = piece is None
+        return piece
+
+
+class FrozenEntries(Generic[K, E]):
+    """Entries that stay with the operator, to be encoded before each of them changes."""
+
+    def __init__(self, keys: Iterable[K], encode_entry: Callable[[K], E]) -> None:
+        """`encode_entry` encodes what the operator holds for a key."""
+        self._waiting = dict.fromkeys(keys)
+        self._encode = encode_entry
+        self._encoded: list[E] = []
+        self._error: Exception | None = None
+        self._lock = Lock()
+
+    def __bool__(self) -> bool:
+        """Whether entries still wait."""
+        return bool(self._waiting)
+
+    def settle(self, key: K) -> None:
+        """Encode an entry now if it waits, because it is about to change."""
+        if key in self._waiting:
+            with self._lock:
+                self._take(key)
+
+    def settle_all(self) -> None:
+        """Encode all that wait."""
+        with self._lock:
+            for key in list(self._waiting):
+                self._take(key)
+
+    def give_up(self) -> None:
+        """Nothing more is wanted."""
+        with self._lock:
+            self._waiting.clear()
+            self._error = AssertionError("this freeze was given up for a later one")
+
+    def batches(self) -> Iterator[list[E]]:
+        """All entries, a few at a time, in no set order."""
+        while True:
+            with self._lock:
+                for _ in range(min(_ENTRIES_AT_ONCE, len(self._waiting))):
+                    self._take(next(iter(self._waiting)))
+                if self._error is not None:
+                    raise self._error
+                batch, self._encoded = self._encoded, []
+            if not batch:
+                return
+            yield batch
+
+    def _take(self, key: K) -> None:
+        if key not in self._waiting:
+            return
+        try:
+            self._encoded.append(self._encode(key))
+        except Exception as error:
+            # raised to who takes the entries, whichever thread has met it
+            self._error = error
+        # last, as `settle` takes an entry that does not wait for one that may change
+        del self._waiting[key]

@@ -1,0 +1,85 @@
+"""What a node does to a job's store of snapshots, on a thread of its own.
+
+The thread writes what slices have frozen while they go on, publishes checkpoints, and moves batches that
+outgrow memory to disk. Everything on it may wait for a disk; nothing else waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from streammine.assembly import (
+    GENERATIONS_PER_ATTEMPT,
+    collect,
+    newest_checkpoints,
+    publish_checkpoint,
+    write_snapshot,
+)
+from streammine.engine import node_stimuli as machine
+from streammine.model.contracts import BatchSpill
+from streammine.model.errors import StreammineError
+from streammine.runtime.hosting import HostedJob
+
+logger = logging.getLogger(__name__)
+
+
+class SnapshotKeeper:
+    """Performs the effects that touch snapshots. Each method returns what came of it."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+
+    def write(self, job: HostedJob, effect: machine.WriteSnapshot) -> machine.SnapshotWritten:
+        done = (effect.job, effect.slice, effect.generation)
+        try:
+            record = write_snapshot(
+                job.snapshot_store, effect.slice, effect.generation, effect.frozen, effect.previous
+            )
+            return machine.SnapshotWritten(*done, record)
+        except StreammineError as error:
+            logger.warning("node %s: snapshot of %s: %s", self._node, effect.slice, error)
+            return machine.SnapshotWritten(*done, None, str(error))
+
+    def publish(
+        self, job: HostedJob, effect: machine.PublishCheckpoint
+    ) -> machine.CheckpointPublished:
+        epoch = effect.checkpoint.epoch
+        attempt = job.spec.recovery.first_generation // GENERATIONS_PER_ATTEMPT
+        try:
+            publish_checkpoint(job.snapshot_store, effect.checkpoint, attempt)
+            return machine.CheckpointPublished(effect.job, epoch)
+        except StreammineError as error:
+            logger.warning("node %s: checkpoint %s: %s", self._node, epoch, error)
+            return machine.CheckpointPublished(effect.job, epoch, str(error))
+
+    def collect(self, job: HostedJob, effect: machine.CollectSnapshots) -> None:
+        try:
+            collected = collect(job.snapshot_store, effect.keep)
+        except StreammineError as error:
+            # what is left takes space until the next time, no more
+            logger.warning("node %s: removing old snapshots: %s", self._node, error)
+            return
+        if collected.damaged is not None:
+            logger.error(
+                "node %s keeps old snapshots, for a newer one is damaged: %s",
+                self._node,
+                collected.damaged,
+            )
+
+    def find(self, job: HostedJob, effect: machine.FindCheckpoints) -> machine.NodeStimulus:
+        def warn(text: str) -> None:
+            logger.error("node %s passes a damaged checkpoint over: %s", self._node, text)
+
+        try:
+            found = newest_checkpoints(job.snapshot_store, warn=warn)
+        except StreammineError as error:
+            return machine.JobBroken(effect.job, str(error))
+        return machine.CheckpointsFound(effect.job, tuple(found))
+
+    def to_disk(self, spill: BatchSpill, effect: machine.MoveToDisk) -> machine.NodeStimulus | None:
+        try:
+            for kept in effect.bodies:
+                kept.to_disk(spill)
+        except StreammineError as error:
+            return machine.JobBroken(effect.job, str(error))
+        return None

@@ -1,0 +1,146 @@
+"""From a run that was interrupted to a job that goes on with it.
+
+Inputs and the numbers of output runs are those of the run; only the number of nodes may be another, and
+user code comes from the topology again: nothing that lies in a store is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from streammine.assembly import (
+    CompiledJob,
+    first_generation,
+    load_run,
+    newest_checkpoints,
+    next_attempt,
+    save_run,
+)
+from streammine.model.errors import (
+    OutputError,
+    ProtocolError,
+    SnapshotDamagedError,
+    TopologyError,
+)
+from streammine.model.job import JobSpec, SinkTarget
+from streammine.model.job_codec import decode_spec, encode_spec
+from streammine.model.suggestions import listed
+from streammine.model.topology import Topology
+from streammine.runtime.output import begin_run
+from streammine.runtime.run_folders import SINKS_FOLDER, Run
+from streammine.runtime.signed_code import Sign, pickled, signed_message
+from streammine.runtime.sources import schema_of
+from streammine.runtime.stores import open_store
+from streammine.runtime.submission import Submission, topology_tree, total_rows
+
+
+def keep_run(run: Run, spec: JobSpec) -> None:
+    """Write down what it takes to resume a new run, and claim its first attempt. Raises OutputError."""
+    attempt = next_attempt(run.store)
+    assert attempt == 0, f"run {run.name} is new, so nobody had attempt {attempt - 1} of it"
+    save_run(run.store, encode_spec(replace(spec, code={}, code_signature=b"")))
+
+
+def resumed_submission(
+    topology: Topology,
+    run: Run,
+    *,
+    sign: Sign,
+    nodes: int | None = None,
+    overwrite: bool = False,
+    warn: Callable[[str], None] | None = None,
+) -> Submission:
+    """The job that continues `run` from its newest complete checkpoint, or else from the beginning.
+
+    Checkpoints that are damaged are passed over and told to `warn`. Raises TopologyError when
+    `topology` is not the run's, OutputError when the run can't be read, or its sinks' folders have
+    been written by others since.
+    """
+    saved = _saved(run)
+    _require_same(topology, saved, run)
+    code = pickled(topology.code)
+    schemas = {source.name: schema_of(source) for source in saved.sources}
+    compiled = CompiledJob(topology, schemas, saved.base, lambda name: topology.code[name])
+    if compiled.graph != saved.graph:
+        raise TopologyError(
+            f"run {run.name} was made by another version of streammine, or of the operators' code: "
+            "its slices and channels differ; go on with that version, or run the topology again"
+        )
+    targets = _targets(saved, run)
+    _require_latest_output(targets, topology.name, overwrite)
+    checkpoints = newest_checkpoints(run.store, warn=warn)
+    newest = max(checkpoints, key=lambda checkpoint: checkpoint.epoch, default=None)
+    recovery = replace(
+        saved.recovery,
+        store=run.location,
+        first_generation=first_generation(next_attempt(run.store)),
+        resume={} if newest is None else dict(newest.slices),
+    )
+    spec = replace(
+        saved,
+        topology=topology_tree(topology),
+        nodes=nodes or topology.nodes,
+        targets=targets,
+        code=code,
+        code_signature=sign(signed_message(code)) if code else b"",
+        recovery=recovery,
+    )
+    return Submission(spec, compiled, total_rows(spec.sources))
+
+
+def _saved(run: Run) -> JobSpec:
+    try:
+        return decode_spec(load_run(run.store))
+    except (SnapshotDamagedError, ProtocolError) as error:
+        raise OutputError(
+            f"run {run.name} can't be resumed: {error}. If it was interrupted before its job began, "
+            "nothing is lost: run the topology again"
+        ) from None
+
+
+def _require_same(topology: Topology, saved: JobSpec, run: Run) -> None:
+    """Raises TopologyError unless it says what the run's topology said, but for the nodes."""
+    now = topology_tree(topology)
+    parts = [
+        f"{name}.{part}" if part else name
+        for name in sorted(now.keys() | saved.topology.keys())
+        if name != "nodes"
+        for part in _differing(now.get(name), saved.topology.get(name))
+    ]
+    if parts:
+        raise TopologyError(
+            f"the topology is not that of run {run.name}: {listed(parts)} changed. Undo the change "
+            "(only nodes may differ; --set must be given again), or run it without --resume"
+        )
+
+
+def _differing(now: object, before: object) -> list[str]:
+    """Names of the entries that differ; [""] where there are none, but the whole differs."""
+    if now == before:
+        return []
+    if isinstance(now, dict) and isinstance(before, dict):
+        return [name for name in sorted(now.keys() | before) if now.get(name) != before.get(name)]
+    return [""]
+
+
+def _targets(saved: JobSpec, run: Run) -> dict[str, SinkTarget]:
+    """Where sinks write; those without a path in the run's folder, which may have been moved."""
+    before = f"{saved.recovery.store}/{SINKS_FOLDER}/"
+    return {
+        sink: replace(target, location=f"{run.sinks}/{target.location.removeprefix(before)}")
+        if target.location.startswith(before)
+        else target
+        for sink, target in saved.targets.items()
+    }
+
+
+def _require_latest_output(targets: Mapping[str, SinkTarget], job: str, overwrite: bool) -> None:
+    """Raises OutputError when another run has written into a sink's folder since."""
+    for sink, target in targets.items():
+        store = open_store(target.location)
+        if begin_run(store, job, sink, overwrite=overwrite) > target.run + 1:
+            raise OutputError(
+                f"sink {sink!r}: a later run has written into {target.location}, so this run can't go "
+                "on there; run the topology again"
+            )

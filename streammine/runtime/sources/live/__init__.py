@@ -1,0 +1,5 @@
+"""Live sources: what clients send is logged before it is acknowledged, and read from the log."""
+
+from streammine.runtime.sources.live.opening import open_live_reader, refuse_impossible
+
+__all__ = ["open_live_reader", "refuse_impossible"]

@@ -1,0 +1,141 @@
+"""What the monitor knows of each replica by itself, from the work it was given and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from streammine.engine.kept import loaded
+from streammine.engine.processor import Processor
+from streammine.engine.slice import SliceMachine
+from streammine.engine.stimuli import (
+    Accumulate,
+    CloseEpoch,
+    Discard,
+    Finish,
+    Freeze,
+    Work,
+    WorkResult,
+)
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.ids import SliceId
+from streammine.simulation.contents import BagContents, content_of
+
+Replica = tuple[SliceId, int]
+"""A slice and the generation of one of its replicas."""
+
+_MASK = (1 << 64) - 1
+Contents = dict[int, dict[int, int]]
+"""By channel and epoch."""
+
+
+@dataclass
+class ReplicaBook:
+    """One replica. `sources`: the sender by input channel. `made` and `taken` hold the contents of bags
+    that are not complete yet."""
+
+    machine: SliceMachine
+    processor: Processor
+    node: str
+    sources: dict[int, SliceId]
+    restored_after: int = BEGINNING
+    working: bool = False
+    finished: bool = False
+    closed_up_to: int = BEGINNING
+    frozen_up_to: int = BEGINNING
+    processed_below: int = BEGINNING
+    epochs: int = 0
+    made: Contents = field(default_factory=dict)
+    taken: Contents = field(default_factory=dict)
+    open_epochs: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.machine.slice_id} generation {self.machine.generation} on {self.node}"
+
+    def ended(self, channel: int) -> int:
+        """The last epoch that is over on an output channel."""
+        return self.machine.outputs[channel].ended
+
+    # --- work -------------------------------------------------------------------------------------
+
+    def begins(self, work: tuple[Work, ...], contents: BagContents) -> None:
+        assert not self.working, f"{self.name}: two runs of work at a time"
+        assert not self.finished, f"{self.name}: work after its end"
+        self.working = True
+        for item in work:
+            match item:
+                case Accumulate(channel, _, epoch, _, body):
+                    self._accumulates(channel, epoch, body)
+                case Discard(channel, epoch):
+                    self.taken.get(channel, {}).pop(epoch, None)
+                case CloseEpoch(epoch):
+                    self._closes(epoch, contents)
+                case Finish():
+                    self._closes(INFINITY, contents)
+                case Freeze(epoch):
+                    self._freezes(epoch)
+                case _:
+                    continue
+
+    def _accumulates(self, channel: int, epoch: int, body: object) -> None:
+        assert epoch > self.closed_up_to, f"{self.name}: data of epoch {epoch}, which is closed"
+        batch = loaded(body)
+        assert batch is not None
+        taken = self.taken.setdefault(channel, {})
+        taken[epoch] = (taken.get(epoch, 0) + content_of(batch)) & _MASK
+
+    def _closes(self, epoch: int, contents: BagContents) -> None:
+        """All channels have ended the epoch, and everything sent in it was accumulated."""
+        assert epoch > self.closed_up_to, f"{self.name}: {epoch} closed after {self.closed_up_to}"
+        for number in self.machine.inputs:
+            taken = self.taken.get(number, {})
+            if epoch != INFINITY:
+                contents.taken(number, epoch, taken.pop(epoch, None), self.name)
+            left = [each for each in taken if each <= epoch]
+            assert not left, f"{self.name} closes epoch {epoch}, but holds rows of {min(left)}"
+            skipped = contents.between(number, self.closed_up_to, epoch)
+            assert not skipped, (
+                f"{self.name} closes epoch {epoch} without the rows of epoch {skipped[0]} on "
+                f"channel {number}"
+            )
+
+    def _freezes(self, epoch: int) -> None:
+        assert epoch > self.frozen_up_to, (
+            f"{self.name}: frozen at {epoch} after {self.frozen_up_to}"
+        )
+        self.frozen_up_to = epoch
+        if not self.machine.is_source:
+            assert self.closed_up_to <= epoch, (
+                f"{self.name}: a snapshot at {epoch}, but {self.closed_up_to} is closed"
+            )
+
+    def finishes(self, result: WorkResult, contents: BagContents) -> None:
+        """A run of work has come to its end."""
+        assert self.working, f"{self.name}: work was done that nobody asked for"
+        self.working = False
+        for output in result.outputs:
+            batch = loaded(output.body)
+            assert batch is not None
+            made = self.made.setdefault(output.channel, {})
+            made[output.epoch] = (made.get(output.epoch, 0) + content_of(batch)) & _MASK
+        for epoch in result.closed:
+            assert epoch > self.closed_up_to, (
+                f"{self.name}: epoch {epoch} was closed after {self.closed_up_to}"
+            )
+            self.closed_up_to = epoch
+            self.epochs += 1
+        self.finished = self.finished or result.finished
+        self._complete(result, contents)
+
+    def _complete(self, result: WorkResult, contents: BagContents) -> None:
+        """The bags that nothing can be added to any more."""
+        below = BEGINNING
+        if result.finished:
+            below = INFINITY
+        elif result.open_epoch is not None:
+            below = result.open_epoch
+        elif result.closed:
+            below = result.closed[-1] + 1
+        for channel, made in self.made.items():
+            for epoch in [each for each in made if each < below]:
+                contents.made(channel, epoch, made.pop(epoch), self.name)

@@ -1,0 +1,118 @@
+"""The virtual cluster: processes that start, die and are replaced, and a client that submits the job."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+from streammine.model import control
+from streammine.model.coordination import Member
+from streammine.model.job import JobSpec
+from streammine.model.job_codec import encode_spec
+from streammine.simulation.node import VirtualNode
+from streammine.simulation.world import World
+
+
+class Cluster:
+    """Nodes by name. `start` lets `count` of them join at times of their own."""
+
+    def __init__(self, world: World, spec: JobSpec, count: int) -> None:
+        self.world = world
+        self.nodes: dict[str, VirtualNode] = {}
+        self.busy = True
+        self._spec = spec
+        self._count = count
+        self._random = Random(f"{world.seed}/cluster")
+        self._wanted = self._random.randint(1, count)
+        self._made = 0
+        self._expected: set[str] = set()
+        self._submitted = False
+
+    def start(self) -> None:
+        for _ in range(self._count):
+            self.add()
+
+    def living(self) -> list[VirtualNode]:
+        """In the order of their names."""
+        return [node for _, node in sorted(self.nodes.items()) if node.process.alive]
+
+    def is_manager(self, node: VirtualNode) -> bool:
+        members = self.world.coordinator.members()
+        return bool(members) and members[0].session == node.session.number
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def add(self) -> None:
+        """One more node, under a name of its own."""
+        name = f"node-{self._made}"
+        self._made += 1
+        self._boot(name, self._random.uniform(0.0, self.world.settings.join_delay_seconds))
+
+    def crash(self, node: VirtualNode, random: Random) -> None:
+        """End a node's process. What it was writing may be half there."""
+        node.crash(random)
+        node.session.close()
+        self.world.network.detach(node.name)
+
+    def replace(self, node: VirtualNode, seconds: float, same_name: bool) -> None:
+        """Start a process in the place of one that is gone."""
+        if same_name:
+            self._boot(node.name, seconds)
+            return
+        name = f"node-{self._made}"
+        self._made += 1
+        self._boot(name, seconds)
+
+    def repopulate(self) -> None:
+        """See to it that somebody is there, or will be."""
+        if not self.living() and not self._expected:
+            self.add()
+
+    def rejoin(self, node: VirtualNode) -> None:
+        """A process that has lost its session ends itself, and whoever supervises it starts another."""
+        self.crash(node, Random(f"{self.world.seed}/fence/{node.session.number}"))
+        delay = self._random.uniform(0.0, self.world.settings.join_delay_seconds)
+        self.replace(node, delay, same_name=True)
+
+    def _boot(self, name: str, delay_seconds: float) -> None:
+        self._expected.add(name)
+        self.world.clock.after(delay_seconds, partial(self._booted, name))
+
+    def _booted(self, name: str) -> None:
+        self._expected.discard(name)
+        standing = self.nodes.get(name)
+        if standing is not None and standing.process.alive:
+            return
+        node = VirtualNode(name, self.world, self.rejoin)
+        self.nodes[name] = node
+        self.world.tell(name, "starts")
+        node.start(Member(name, name, name, "virtual", node.session.number), self._joined)
+
+    def _joined(self) -> None:
+        if self._submitted or self.world.coordinator.joined < self._wanted:
+            return
+        self._submitted = True
+        delay = self._random.uniform(0.0, self.world.settings.join_delay_seconds)
+        self.world.clock.after(delay, self._submit)
+
+    # --- the client ------------------------------------------------------------------------------
+
+    def _submit(self) -> None:
+        self.world.progressed()
+        self.world.coordinator.submit_job(encode_spec(self._spec))
+
+    def ask_move(self, slice_choice: int, node_choice: int) -> bool:
+        """Ask the manager to move a slice. False when there is nobody to ask or nothing to move."""
+        living = self.living()
+        managers = [node for node in living if self.is_manager(node)]
+        if not self._submitted or not self.busy or not managers or len(living) < 2:
+            return False
+        slices = self._spec.graph.slices
+        wish = control.MoveRequest(
+            job=1,
+            slice=str(slices[slice_choice % len(slices)]),
+            node=living[node_choice % len(living)].name,
+            mode="live" if slice_choice % 3 else "state-transfer",
+        )
+        managers[0].ask(wish)
+        return True

@@ -1,0 +1,55 @@
+"""What a bag holds, as a number that is the same for every order and cut of its rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import xxhash
+
+from streammine.operators.sinks import FILE_RECORD
+
+_FILE_COLUMNS = ("slice", "epochs", "rows")
+_MASK = (1 << 64) - 1
+
+
+def content_of(batch: pa.RecordBatch) -> int:
+    """The sum of the rows' hashes, modulo 2**64: adding those of a bag's batches gives the bag's.
+
+    Word of written files counts by what is in them: each replica gives its files names of its own.
+    """
+    if batch.schema.equals(FILE_RECORD):
+        batch = batch.select(_FILE_COLUMNS)
+    columns = [column.to_pylist() for column in batch.columns]
+    total = 0
+    for row in zip(*columns, strict=True):
+        total += xxhash.xxh3_64_intdigest(repr(row).encode())
+    return total & _MASK
+
+
+class BagContents:
+    """The content of every (channel, epoch), as the first replica made it.
+
+    Every other replica of the sender must make the same, and every replica of the receiver must take it.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[int, dict[int, tuple[int, str]]] = {}
+
+    def made(self, channel: int, epoch: int, content: int, maker: str) -> None:
+        """A replica has made all of a bag that holds rows."""
+        known = self._made.setdefault(channel, {}).setdefault(epoch, (content, maker))
+        assert known[0] == content, (
+            f"channel {channel}, epoch {epoch}: {maker} made another bag than {known[1]}"
+        )
+
+    def taken(self, channel: int, epoch: int, content: int | None, taker: str) -> None:
+        """A replica closes an epoch with what it took of a channel, None for no rows."""
+        known = self._made.get(channel, {}).get(epoch)
+        assert (None if known is None else known[0]) == content, (
+            f"{taker} closes epoch {epoch} with "
+            f"{'no' if content is None else 'other'} rows of channel {channel}"
+            + (" that nobody made" if known is None else f" than {known[1]} made")
+        )
+
+    def between(self, channel: int, above: int, below: int) -> list[int]:
+        """Epochs between two in which the channel holds rows."""
+        return sorted(epoch for epoch in self._made.get(channel, {}) if above < epoch < below)

@@ -1,0 +1,28 @@
+"""What must hold of the manifests that committers write, as each is written."""
+
+from __future__ import annotations
+
+from streammine.model.manifest import Manifest
+
+
+class ManifestBook:
+    """The last manifest of each committer. A paused one that was replaced may go on for a while: what it
+    writes is on no chain that anybody follows, but must be in order all the same."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int], Manifest] = {}
+
+    def written(self, location: str, manifest: Manifest) -> None:
+        before = self._last.get((location, manifest.generation))
+        self._last[location, manifest.generation] = manifest
+        where = f"{location}, committer {manifest.generation}"
+        assert manifest.first_epoch <= manifest.last_epoch, f"{where}: epochs in reverse"
+        if before is None:
+            return
+        assert not before.finished, f"{where}: a manifest follows the last one"
+        assert manifest.sequence == before.sequence + 1, f"{where}: sequence {manifest.sequence}"
+        assert manifest.previous == before.name, f"{where}: follows {manifest.previous}"
+        assert manifest.finished or manifest.first_epoch > before.last_epoch, (
+            f"{where}: epochs from {manifest.first_epoch} on were committed after epoch "
+            f"{before.last_epoch}"
+        )

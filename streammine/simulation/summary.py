@@ -1,0 +1,51 @@
+"""What many seeds came to, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from streammine.simulation.coverage import SITUATIONS
+from streammine.simulation.faults import FaultKind
+from streammine.simulation.trials import Trial
+
+
+def summary_lines(
+    trials: Sequence[Trial], slices: int, kinds: Sequence[FaultKind], seconds: float
+) -> Iterator[str]:
+    """Seeds, medians, faults that took effect by kind, violations. `seconds` is how long it took."""
+    failed = [trial.seed for trial in trials if trial.problem is not None]
+    effective: Counter[FaultKind] = Counter()
+    for trial in trials:
+        effective.update(trial.faults)
+    yield (
+        f"{len(trials):,} seeds in {seconds:.1f} s ({1000 * seconds / max(1, len(trials)):.0f} ms "
+        f"each), {slices} slices"
+    )
+    yield (
+        f"median {_median(trial.epochs for trial in trials)} epochs, "
+        f"{_median(sum(trial.faults.values()) for trial in trials)} faults, "
+        f"{_median(max(0, trial.replicas - slices) for trial in trials)} slices rebuilt, "
+        f"{_median(trial.checkpoints for trial in trials)} checkpoints, "
+        f"{_median(trial.steps for trial in trials)} steps"
+    )
+    for kind in kinds:
+        drawn = sum(fault.kind is kind for trial in trials for fault in trial.plan.faults)
+        yield f"  {kind:12} took effect {effective[kind]:,} of {drawn:,} times"
+    if failed:
+        yield f"{len(failed)} seeds failed: {', '.join(map(str, failed[:20]))}"
+    else:
+        yield "no violations"
+
+
+def coverage_lines(trials: Sequence[Trial]) -> Iterator[str]:
+    """How many seeds went through each situation."""
+    for situation in SITUATIONS:
+        seeds = sum(trial.situations[situation] > 0 for trial in trials)
+        times = sum(trial.situations[situation] for trial in trials)
+        yield f"  {situation:44} in {seeds:,} seeds, {times:,} times"
+
+
+def _median(values: Iterator[int]) -> str:
+    return f"{median([*values] or [0]):g}"

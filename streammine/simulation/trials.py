@@ -1,0 +1,158 @@
+"""Many seeds of one workload: each with faults of its own, all compared with the run without any.
+
+A seed stands for everything: delays, the number of nodes, read sizes, credit, checkpoints, and the faults.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from streammine.model.errors import StreammineError
+from streammine.simulation.faults import FaultKind, FaultPlan, draw_plan
+from streammine.simulation.run import SimulationResult, run_workload
+from streammine.simulation.settings import SimulationSettings
+from streammine.simulation.shrinking import shrink
+from streammine.simulation.workload import Workload
+
+_NODES = (1, 2, 2, 3, 3, 4)
+_READ_ROWS = (2, 5, 9, 33)
+_BUDGETS_BYTES = (None, None, 64, 1000)
+_CHECKPOINT_EPOCHS = (1, 2, 3, 5, 8)
+_CHECK_EVERY = 7
+_CLOCK_RATE = 10.0
+_WORK_DELAY_SECONDS = 0.03
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one seed. `problem`: why it failed, None where all was well."""
+
+    seed: int
+    plan: FaultPlan
+    problem: str | None
+    faults: Counter[FaultKind] = field(default_factory=Counter)
+    situations: Counter[str] = field(default_factory=Counter)
+    epochs: int = 0
+    replicas: int = 0
+    checkpoints: int = 0
+    steps: int = 0
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failing seed with the few of its faults that it needs, by number."""
+
+    trial: Trial
+    needed: tuple[int, ...]
+    problem: str
+
+
+class Trials:
+    """Runs seeds of a workload. The undisturbed run says what is right, and how long faults make sense."""
+
+    def __init__(
+        self, workload: Workload, kinds: Sequence[FaultKind], most_faults: int = 10
+    ) -> None:
+        self.workload = workload
+        self.kinds = tuple(kinds)
+        self.most_faults = most_faults
+        undisturbed = run_workload(
+            workload,
+            settings=SimulationSettings(
+                heartbeat_seconds=0.1,
+                join_delay_seconds=0.05,
+                work_delay_seconds=_WORK_DELAY_SECONDS,
+                read_rows=9,
+            ),
+        )
+        self.digest = undisturbed.digest
+        self.span_seconds = undisturbed.virtual_seconds
+        self.slices = len(workload.compiled.graph.slices)
+
+    def settings(self, seed: int) -> SimulationSettings:
+        """How the cluster of a seed behaves when nothing goes wrong."""
+        random = Random(f"{seed}/settings")
+        return SimulationSettings(
+            heartbeat_seconds=random.choice((0.02, 0.05, 0.1)),
+            clock_rate=_CLOCK_RATE,
+            join_delay_seconds=0.05,
+            network_delay_seconds=random.choice((0.002, 0.01, 0.03)),
+            work_delay_seconds=random.choice((0.01, 0.03, 0.06)),
+            read_rows=random.choice(_READ_ROWS),
+            channel_budget_bytes=random.choice(_BUDGETS_BYTES),
+            bag_memory_bytes=random.choice((256, 1 << 20)),
+            checkpoint_epochs=random.choice(_CHECKPOINT_EPOCHS),
+            check_every=_CHECK_EVERY,
+            quiet_limit_seconds=10.0,
+            serialised=random.random() < 0.5,
+        )
+
+    def nodes(self, seed: int) -> int:
+        return Random(f"{seed}/nodes").choice(_NODES)
+
+    def plan(self, seed: int) -> FaultPlan:
+        """The faults that a seed stands for."""
+        pace = self.settings(seed).work_delay_seconds / _WORK_DELAY_SECONDS
+        return draw_plan(seed, self.kinds, self.span_seconds * min(1.0, pace), self.most_faults)
+
+    def run(
+        self,
+        seed: int,
+        numbers: Iterable[int] | None = None,
+        transcript: Callable[[str], None] | None = None,
+    ) -> Trial:
+        """One seed, with all of its faults or those of these numbers."""
+        plan = self.plan(seed)
+        kept = plan if numbers is None else plan.only(numbers)
+        try:
+            result = run_workload(
+                self.workload,
+                seed=seed,
+                nodes=self.nodes(seed),
+                settings=self.settings(seed),
+                faults=kept,
+                transcript=transcript,
+            )
+        except (AssertionError, StreammineError) as error:
+            return Trial(seed, plan, str(error) or repr(error))
+        return self._judged(seed, plan, result)
+
+    def _judged(self, seed: int, plan: FaultPlan, result: SimulationResult) -> Trial:
+        problem = None
+        if result.digest != self.digest:
+            rows = {
+                sink: sum(table.num_rows for table in epochs.values())
+                for sink, epochs in result.outputs.items()
+            }
+            problem = f"another output than without faults: {result.digest}, {rows} rows"
+        return Trial(
+            seed,
+            plan,
+            problem,
+            result.faults,
+            result.situations,
+            result.epochs,
+            result.replicas,
+            result.checkpoints,
+            result.steps,
+            result.trace,
+        )
+
+    def shrunk(self, trial: Trial) -> Failure:
+        """The faults that a failing seed needs to fail, in whatever way."""
+        problem = trial.problem
+        assert problem is not None, f"seed {trial.seed} has not failed"
+
+        def fails(numbers: Sequence[int]) -> bool:
+            nonlocal problem
+            again = self.run(trial.seed, numbers)
+            if again.problem is not None:
+                problem = again.problem
+            return again.problem is not None
+
+        needed = shrink(range(len(trial.plan.faults)), fails)
+        return Failure(trial, tuple(needed), problem)

@@ -1,0 +1,83 @@
+"""A topology with its input, ready to be run from any number of seeds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from streammine.assembly import CompiledJob
+from streammine.engine.planner import DEAD_LETTERS
+from streammine.model.errors import InputError
+from streammine.model.job import JobSpec, SinkTarget
+from streammine.model.snapshots import RecoverySettings
+from streammine.model.topology import FilesSource, GeneratorSource, LogSource, Topology
+from streammine.simulation.sources import AnySource, ordered_rows, source_tables
+
+Inputs = Mapping[str, pa.Table | Sequence[pa.Table]]
+
+SNAPSHOT_STORE = "snapshots"
+"""Where snapshots and checkpoints lie on the virtual disk."""
+
+_STORED_FORMATS = {"console": "arrow"}
+
+
+class Workload:
+    """Raises TopologyError and InputError for what can't run."""
+
+    def __init__(self, topology: Topology, inputs: Inputs | None = None, base: str = ".") -> None:
+        topology.check()
+        given = dict(inputs or {})
+        used = {
+            name: _at_rest(name, topology.sources[name])
+            for name in topology.graph().order
+            if name in topology.sources
+        }
+        tables = {
+            name: source_tables(name, source, given.get(name)) for name, source in used.items()
+        }
+        epoch = topology.epoch_definition()
+        self.topology = topology
+        self.base = base
+        self.sources = {
+            name: ordered_rows(each, used[name], epoch) for name, each in tables.items()
+        }
+        self.rows = sum(source.batch.num_rows for source in self.sources.values())
+        code = topology.code
+        self.compiled = CompiledJob(
+            topology,
+            {name: each[0].schema for name, each in tables.items()},
+            base,
+            lambda name: copy.deepcopy(code[name]),
+        )
+
+    def spec(self, nodes: int | None, checkpoint_epochs: int | None) -> JobSpec:
+        """The job as a client submits it."""
+        topology = self.topology
+        targets = {
+            name: SinkTarget(name, _STORED_FORMATS.get(sink.format, sink.format), 1)
+            for name, sink in topology.sinks.items()
+        }
+        targets[DEAD_LETTERS] = SinkTarget(DEAD_LETTERS, "json", 1)
+        recovery = RecoverySettings()
+        if checkpoint_epochs is not None:
+            recovery = RecoverySettings(
+                "asynchronous", every_epochs=checkpoint_epochs, store=SNAPSHOT_STORE
+            )
+        return JobSpec(
+            topology=topology.model_dump(mode="json", by_alias=True),
+            sources=(),
+            base=self.base,
+            graph=self.compiled.graph,
+            nodes=nodes or topology.nodes,
+            targets=targets,
+            recovery=recovery,
+        )
+
+
+def _at_rest(name: str, source: object) -> AnySource:
+    """The source, if all of its rows are there before the job begins. Raises InputError."""
+    if not isinstance(source, FilesSource | GeneratorSource | LogSource):
+        raise InputError(f"source {name!r} is live: who sends its events can't be simulated")
+    return source

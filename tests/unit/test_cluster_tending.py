@@ -1,0 +1,58 @@
+"""Dead nodes are replaced, but not for ever."""
+
+import sys
+
+import pytest
+
+from streammine.model.errors import ClusterError
+from streammine.runtime.cluster import DEATHS_PER_NODE, LocalCluster
+from streammine.runtime.processes import ChildProcess
+
+
+class ClusterOfShortLives(LocalCluster):
+    """Its nodes say a word and end."""
+
+    def start_node(self):
+        self._numbered += 1
+        name = f"node-{self._numbered}"
+        self.processes[name] = ChildProcess(
+            name,
+            [sys.executable, "-I", "-S", "-c", "print('no memory for me'); raise SystemExit(3)"],
+            self.folder / f"{name}.log",
+        )
+        return name
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with ClusterOfShortLives(1, "127.0.0.1:1", folder=tmp_path) as made:
+        made.start_node()
+        yield made
+
+
+def wait_for_the_end(cluster):
+    for process in cluster.processes.values():
+        process.wait(20)
+
+
+def test_at_the_start_a_dead_node_is_an_error(cluster):
+    wait_for_the_end(cluster)
+    with pytest.raises(ClusterError, match="node-1 ended with exit code 3\nno memory for me"):
+        cluster.check()
+
+
+def test_later_a_new_one_with_a_new_name_takes_its_place(cluster):
+    wait_for_the_end(cluster)
+    assert cluster.tend() == [
+        "no memory for me\nnode-1 ended with exit code 3; node-2 takes its place"
+    ]
+    assert list(cluster.processes) == ["node-2"]
+
+
+def test_when_too_many_die_the_last_one_s_words_are_told(cluster):
+    for _ in range(DEATHS_PER_NODE):
+        wait_for_the_end(cluster)
+        assert len(cluster.tend()) == 1
+    wait_for_the_end(cluster)
+    with pytest.raises(ClusterError, match="no memory for me\nnode-6 ended with exit code 3\n"):
+        cluster.tend()

@@ -1,0 +1,61 @@
+"""Figures of a running job: rates are those between two heartbeats of each slice's node."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from streammine.cli.figures import figures
+from streammine.model.job import JobGraph, Vertex
+
+SPEC = SimpleNamespace(
+    graph=JobGraph(
+        (
+            Vertex("lines", "source", 2, "epoch", "because"),
+            Vertex("result.committer", "committer", 1, "epoch", "because"),
+        ),
+        (),
+    ),
+    sources=(SimpleNamespace(rows=1000),),
+)
+
+
+def status(clocks, rows):
+    """Node n-0 hosts lines/0, and so on."""
+    return {
+        "nodes": {f"n-{number}": {"load": {"clock": clock}} for number, clock in enumerate(clocks)},
+        "jobs": {
+            "3": {
+                "slices": {
+                    f"lines/{number}": {
+                        "node": f"n-{number}",
+                        "frontier": number,
+                        "counters": {"rows_in": count},
+                    }
+                    for number, count in enumerate(rows)
+                }
+            }
+        },
+    }
+
+
+def test_each_node_s_rate_is_by_its_own_clock():
+    first = figures(SPEC, status([10.0, 500.0], [100.0, 100.0]), None)
+    assert (first.rows_read, first.rows_per_second) == (200, 0.0)
+    second = figures(SPEC, status([10.5, 500.25], [150.0, 125.0]), first)
+    assert second.rows_per_second == pytest.approx(100 + 100)
+    assert second.progress == pytest.approx(0.275)
+    assert second.operators[0].epoch == "0"
+
+
+def test_between_two_heartbeats_the_rate_stays():
+    first = figures(SPEC, status([10.0], [100.0]), None)
+    second = figures(SPEC, status([10.5], [150.0]), first)
+    again = figures(SPEC, status([10.5], [150.0]), second)
+    assert again.rows_per_second == second.rows_per_second == pytest.approx(100)
+    third = figures(SPEC, status([11.0], [250.0]), again)
+    assert third.rows_per_second == pytest.approx(200)
+
+
+def test_a_slice_that_started_again_has_no_negative_rate():
+    first = figures(SPEC, status([10.0], [100.0]), None)
+    assert figures(SPEC, status([10.5], [5.0]), first).rows_per_second == 0.0

@@ -1,0 +1,191 @@
+"""Moves, drains and savepoints: what a client may ask of the manager, and what follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammine.engine.manager import ManagerMachine
+from streammine.engine.manager_stimuli import (
+    DrainAsked,
+    Elected,
+    Found,
+    JobArrived,
+    MoveAsked,
+    NodesChanged,
+    PlanSeen,
+    Published,
+    Reported,
+    SavepointAsked,
+)
+from streammine.model.ids import SliceId
+from tests.unit.managing import (
+    NODES,
+    ON_A,
+    ON_B,
+    new_manager,
+    places,
+    plan_of,
+    planned,
+    running,
+    snapshotting,
+    told,
+)
+from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
+from tests.unit.test_manager_recovery import B, checkpointed, hear
+
+COUNTS = SliceId("counts", 1)
+
+
+def settled(retained_after: int | None = None, frontier: int = 25) -> ManagerMachine:
+    """Complete checkpoints 10 and 20; all have reported."""
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=frontier, retained_after=retained_after)
+    hear(manager, "b", *ON_B, frontier=frontier, retained_after=retained_after)
+    return manager
+
+
+def arrives(manager: ManagerMachine, frontier: int) -> list[str]:
+    """The second replica of counts/1, on a, reports."""
+    version = plan_of(manager).version
+    generation = plan_of(manager).placements[COUNTS][-1].generation
+    reports = [report(name, frontier=25) for name in ON_A]
+    reports.append(report("counts/1", generation, frontier))
+    return planned(told(manager, Reported(told_by("a", version, reports))))
+
+
+def test_a_move_is_a_second_replica_first_and_the_only_one_once_it_has_caught_up() -> None:
+    manager = settled()
+    assert planned(told(manager, MoveAsked(1, COUNTS, "a", True))) == ["plan 3: run"]
+    assert places(manager)["counts/1"] == "b, a: 3 from 20"
+    assert arrives(manager, 22) == []
+    assert arrives(manager, 25) == ["plan 4: run"]
+    assert places(manager)["counts/1"] == "a: 3 from 20"
+    assert arrives(manager, 25) == []
+
+
+def test_a_move_by_state_transfer_stops_the_slice_meanwhile() -> None:
+    manager = settled()
+    told(manager, MoveAsked(1, COUNTS, "a", False))
+    assert places(manager)["counts/1"] == "a: 3 from 20"
+
+
+def test_a_moved_slice_begins_where_nobody_lacks_anything_before() -> None:
+    # counts/0 lacks epochs from 18 on: a source that begins at 20 could not give it 18 to 20
+    manager = settled(frontier=18)
+    told(manager, MoveAsked(1, SliceId("source", 1), "a", True))
+    assert places(manager)["source/1"] == "b, a: 3 from 10"
+
+
+def test_a_slice_is_not_moved_while_its_senders_hold_too_little() -> None:
+    manager = settled(retained_after=22)
+    wish = MoveAsked(1, COUNTS, "a", True)
+    assert manager.refusal(wish) == (
+        "counts/1 can't be moved before the next checkpoint; ask again then"
+    )
+    assert planned(told(manager, wish)) == []
+
+
+def test_nothing_that_a_moving_slice_may_ask_for_is_pruned() -> None:
+    manager = settled()
+    told(manager, MoveAsked(1, COUNTS, "a", True))
+    for epoch in (30, 40, 50):
+        hear(manager, "a", *ON_A, frontier=epoch + 5, snapshots=(epoch,))
+        hear(manager, "b", *ON_B, frontier=epoch + 5, snapshots=(epoch,))
+        told(manager, Published(1, epoch, None))
+    assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [40, 50]
+    assert manager.jobs[1].retain_after == 20
+
+
+def test_a_move_outlives_the_manager() -> None:
+    old = settled()
+    told(old, MoveAsked(1, COUNTS, "a", True))
+    new = new_manager()
+    told(new, NodesChanged(NODES), JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    told(new, Elected(True), Found(1, old.jobs[1].coordinator.complete))
+    hear(new, "b", *ON_B, frontier=25)
+    assert arrives(new, 22) == []
+    assert arrives(new, 26) == ["plan 4: run"]
+    assert places(new)["counts/1"] == "a: 3 from 20"
+
+
+@pytest.mark.parametrize(("lost", "left"), [("a", "b"), ("b", "a: 3 from 20")])
+def test_a_replica_that_is_lost_during_a_move_leaves_the_other(lost: str, left: str) -> None:
+    manager = settled()
+    told(manager, MoveAsked(1, COUNTS, "a", True))
+    arrives(manager, 22)
+    told(manager, NodesChanged(tuple(node for node in NODES if node[0] != lost)))
+    assert places(manager)["counts/1"] == left
+
+
+def test_a_drain_moves_everything_away_and_places_nothing_there() -> None:
+    manager = settled()
+    assert planned(told(manager, DrainAsked("b"))) == ["plan 3: run", "plan 4: run"]
+    assert places(manager) == {
+        "source/0": "a",
+        "source/1": "b, a: 4 from 20",
+        "counts/0": "a",
+        "counts/1": "b, a: 4 from 20",
+    }
+    assert plan_of(manager).draining == ("b",)
+
+
+def test_a_drain_waits_until_slices_can_be_moved() -> None:
+    manager = settled(retained_after=22)
+    assert planned(told(manager, DrainAsked("b"))) == ["plan 3: run"]
+    assert planned(hear(manager, "a", *ON_A, frontier=25, retained_after=10)) == []
+    assert planned(hear(manager, "b", *ON_B, frontier=25, retained_after=10)) == ["plan 4: run"]
+
+
+def test_a_savepoint_ends_the_job_with_the_next_complete_checkpoint() -> None:
+    manager = settled()
+    assert planned(told(manager, SavepointAsked(1))) == ["plan 3: run"]
+    assert plan_of(manager).savepoint
+    hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
+    hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
+    assert told(manager, Published(1, 30, None))[-1] == "end: savepoint, None"
+
+
+def test_a_savepoint_that_can_not_be_written_does_not_end_the_job() -> None:
+    manager = settled()
+    told(manager, SavepointAsked(1))
+    hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
+    hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
+    assert not [line for line in told(manager, Published(1, 30, "full")) if "end" in line]
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        (SavepointAsked(2), "job 2 is not running"),
+        (
+            MoveAsked(1, SliceId("counts", 7), "a", True),
+            "there is no slice counts/7; the job's are",
+        ),
+        (MoveAsked(1, COUNTS, "z", True), "there is no node 'z'"),
+        (MoveAsked(1, COUNTS, "b", True), "counts/1 is on b already"),
+        (DrainAsked("z"), "there is no node 'z'; live are a, b"),
+    ],
+)
+def test_what_can_not_be_followed_is_refused_with_the_reason(
+    wish: SavepointAsked | MoveAsked | DrainAsked, why: str
+) -> None:
+    manager = settled()
+    refusal = manager.refusal(wish)
+    assert refusal is not None
+    assert refusal.startswith(why)
+    before = plan_of(manager)
+    assert planned(told(manager, wish)) == []
+    assert plan_of(manager) == before
+
+
+def test_more_refusals() -> None:
+    manager = settled()
+    told(manager, MoveAsked(1, COUNTS, "a", True))
+    again = manager.refusal(MoveAsked(1, COUNTS, "a", True))
+    assert again == "counts/1 is on its way to a already"
+    assert running().refusal(SavepointAsked(1)) == "job 1 makes no snapshots (`snapshot: none`)"
+    assert snapshotting(deployed=False).refusal(SavepointAsked(1)) == "job 1 is not running"
+    told(manager, NodesChanged((B,)))
+    assert manager.refusal(DrainAsked("b")) == "b is the only node; start another one first"
+    told(manager, Elected(False))
+    assert manager.refusal(DrainAsked("b")) == "this node is not the manager now; ask again"

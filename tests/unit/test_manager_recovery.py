@@ -1,0 +1,352 @@
+"""The manager when nodes are lost, snapshots damaged, and managers replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streammine.engine import manager as machine
+from streammine.engine.manager import SILENT_SECONDS, ManagerMachine
+from streammine.engine.manager_stimuli import (
+    Elected,
+    Found,
+    JobArrived,
+    NodesChanged,
+    PlanSeen,
+    Published,
+    Reported,
+    Ticked,
+)
+from streammine.model.control import DamagedSnapshot
+from streammine.model.recovery import Checkpoint
+from streammine.model.snapshots import Restore
+from tests.unit.managing import (
+    NODES,
+    ON_A,
+    ON_B,
+    new_manager,
+    places,
+    plan_of,
+    planned,
+    running,
+    snapshotting,
+    told,
+)
+from tests.unit.small_job import ASYNCHRONOUS, GRAPH, SLICES, heartbeat, record, report, told_by
+
+A, B, C = ("a", 1), ("b", 2), ("c", 3)
+
+
+def checkpoint(epoch: int) -> Checkpoint:
+    return Checkpoint(epoch, {name: Restore(epoch, record(name, epoch)) for name in SLICES})
+
+
+def hear(
+    manager: ManagerMachine,
+    node: str,
+    *slices: str,
+    frontier: int = 5,
+    snapshots: tuple[int, ...] = (),
+    retained_after: int | None = None,
+) -> list[str]:
+    """A node reports its first replicas, all alike."""
+    reports = [report(name, 1, frontier, snapshots=snapshots) for name in slices]
+    if retained_after is not None:
+        reports = [replace(each, retained_after=retained_after) for each in reports]
+    return told(manager, Reported(told_by(node, plan_of(manager).version, reports)))
+
+
+def checkpointed(*nodes: str, found: tuple[int, ...] = (10, 20)) -> ManagerMachine:
+    """A manager that took over a running job whose store holds complete checkpoints."""
+    old = snapshotting(*nodes)
+    new = new_manager()
+    told(new, NodesChanged(tuple((name, at) for at, name in enumerate(nodes or ("a", "b"), 1))))
+    told(new, JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    assert told(new, Elected(True)) == ["find checkpoints"]
+    told(new, Found(1, tuple(checkpoint(epoch) for epoch in found)))
+    return new
+
+
+# --- a lost node -------------------------------------------------------------------------------
+
+
+def test_lost_slices_are_rebuilt_on_the_nodes_that_live() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "b", *ON_B, frontier=25)
+    assert planned(told(manager, NodesChanged((A,)))) == ["plan 3: run"]
+    assert places(manager) == {
+        "source/0": "a",
+        "source/1": "a: 3 from 20",
+        "counts/0": "a",
+        "counts/1": "a: 3 from 20",
+    }
+    assert told(manager, NodesChanged((A,))) == [], "once is enough"
+
+
+def test_lost_slices_go_where_least_is() -> None:
+    manager = checkpointed("a", "b", "c")
+    hear(manager, "a", *ON_A, frontier=25)
+    told(manager, NodesChanged((A, C)))
+    assert places(manager)["source/1"] == "c: 3 from 20"
+    assert places(manager)["counts/1"] == "c: 3 from 20"
+
+
+def test_nothing_is_rebuilt_before_all_who_live_have_reported() -> None:
+    manager = checkpointed()
+    assert told(manager, NodesChanged((B,))) == []
+    assert planned(hear(manager, "b", *ON_B, frontier=25)) == ["plan 3: run"]
+
+
+def test_nothing_is_rebuilt_before_the_checkpoints_are_known() -> None:
+    manager = snapshotting()
+    told(manager, Elected(False), Elected(True))
+    hear(manager, "a", *ON_A)
+    assert told(manager, NodesChanged((A,))) == []
+    assert planned(told(manager, Found(1, ()))) == ["plan 3: run"]
+    assert places(manager)["counts/1"] == "a: 3"
+
+
+def test_a_slice_is_restored_before_what_a_living_consumer_lacks() -> None:
+    # counts/0 lives and lacks epochs from 18 on: from 20 the sources would never make 18 again
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=18)
+    told(manager, NodesChanged((A,)))
+    assert places(manager)["source/1"] == "a: 3 from 10"
+    assert places(manager)["counts/1"] == "a: 3 from 20"
+
+
+def test_a_newer_snapshot_than_the_last_checkpoint_is_good_enough() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
+    hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
+    told(manager, NodesChanged((A,)))
+    assert places(manager)["source/1"] == "a: 3 from 30"
+    assert places(manager)["counts/1"] == "a: 3 from 30"
+
+
+def test_a_living_sender_that_kept_too_little_is_rebuilt_as_well() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25, retained_after=22)
+    told(manager, NodesChanged((A,)))
+    assert places(manager)["source/0"] == "a: 3 from 20"
+    assert places(manager)["counts/0"] == "a"
+
+
+def test_without_snapshots_what_is_lost_begins_anew_with_all_that_leads_to_it() -> None:
+    manager = running()
+    told(manager, Reported(told_by("a", 2, [report(name, retained_after=3) for name in ON_A])))
+    told(manager, NodesChanged((A,)))
+    assert places(manager) == {
+        "source/0": "a: 3",
+        "source/1": "a: 3",
+        "counts/0": "a",
+        "counts/1": "a: 3",
+    }
+
+
+def test_when_all_are_lost_the_next_that_joins_gets_everything() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A)
+    assert told(manager, NodesChanged(())) == []
+    assert planned(told(manager, NodesChanged((C,)))) == ["plan 3: run"]
+    assert set(places(manager).values()) == {"c: 3 from 20"}
+
+
+def test_a_node_that_comes_back_under_its_old_name_is_another_node() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    assert planned(told(manager, NodesChanged((A, ("b", 7))))) == ["plan 3: run"]
+    placed = plan_of(manager).placements
+    assert {(each.node, each.member) for group in placed.values() for each in group} <= {
+        A,
+        ("b", 7),
+    }
+    old_report = heartbeat("b", 2, ON_B)
+    assert planned(told(manager, Reported(old_report))) == []
+
+
+def test_a_node_that_is_silent_for_long_counts_as_lost() -> None:
+    manager = checkpointed()
+    told(manager, Ticked(100.0))
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "b", *ON_B, frontier=25)
+    told(manager, Ticked(100.0 + SILENT_SECONDS))
+    hear(manager, "a", *ON_A, frontier=25)
+    assert set(places(manager).values()) == {"a", "b"}
+    assert planned(told(manager, Ticked(101.0 + SILENT_SECONDS))) == ["plan 3: run"]
+    assert places(manager)["counts/1"] == "a: 3 from 20"
+
+
+def test_a_node_lost_during_the_deployment_is_made_up_for_in_it() -> None:
+    manager = snapshotting(deployed=False)
+    told(manager, Reported(heartbeat("a", 1, ON_A)))
+    assert planned(told(manager, NodesChanged((A,)))) == ["plan 2: deploy"]
+    reports = [report(name) for name in ON_A] + [report(name, 2) for name in ON_B]
+    assert planned(told(manager, Reported(told_by("a", 2, reports)))) == ["plan 3: run"]
+
+
+def test_versions_and_generations_never_come_twice() -> None:
+    manager = checkpointed("a", "b", "c")
+    hear(manager, "a", *ON_A, frontier=25)
+    seen: set[tuple[str, int]] = set()
+    last = plan_of(manager)
+    members = [C, ("b", 4), ("b", 5), ("b", 6)]
+    for member in members:
+        told(manager, NodesChanged((A, member)))
+        plan = plan_of(manager)
+        assert plan.version == last.version + 1
+        for slice_id, group in plan.placements.items():
+            before = {each.generation for each in last.placements[slice_id]}
+            for each in group:
+                if each.generation not in before:
+                    assert (str(slice_id), each.generation) not in seen
+                    assert each.generation > max(before)
+                    seen.add((str(slice_id), each.generation))
+        last = plan
+        told(manager, Reported(told_by(member[0], plan.version)))
+    assert len(seen) == 2 * len(members)
+
+
+def test_a_job_that_dies_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_REBUILT", 5)
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    lines: list[str] = []
+    for member in range(3, 7):
+        lines += told(manager, NodesChanged((A, ("b", member))))
+        lines += told(manager, Reported(told_by("b", plan_of(manager).version)))
+    assert planned(lines) == ["plan 3: run", "plan 4: run"]
+    (end,) = [line for line in lines if line.startswith("end")]
+    assert end.startswith("end: failed, 6 replicas were rebuilt without a complete checkpoint")
+
+
+# --- damaged snapshots -------------------------------------------------------------------------
+
+
+def lost_b() -> ManagerMachine:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    told(manager, NodesChanged((A,)))
+    return manager
+
+
+def damaged(slice_text: str, epoch: int, generation: int) -> DamagedSnapshot:
+    return DamagedSnapshot(slice_text, generation, record(slice_text, epoch).name, "checksum")
+
+
+def test_of_a_damaged_snapshot_an_older_one_is_taken_and_senders_go_back_as_far() -> None:
+    manager = lost_b()
+    alive = [report(name, frontier=25) for name in ON_A] + [report("source/1", 3, 21)]
+    told_so = told_by("a", 3, alive, damaged=[damaged("counts/1", 20, 3)])
+    assert planned(told(manager, Reported(told_so))) == ["plan 4: run"]
+    assert places(manager)["counts/1"] == "a: 4 from 10"
+
+
+def test_who_retains_too_little_for_the_older_snapshot_is_rebuilt_with_it() -> None:
+    manager = lost_b()
+    alive = [report(name, frontier=25) for name in ON_A]
+    alive.append(report("source/1", 3, 21, retained_after=20))
+    told_so = told_by("a", 3, alive, damaged=[damaged("counts/1", 20, 3)])
+    told(manager, Reported(told_so))
+    assert places(manager)["counts/1"] == "a: 4 from 10"
+    assert places(manager)["source/1"] == "a: 4 from 10"
+
+
+def test_when_every_snapshot_is_damaged_a_slice_begins_anew() -> None:
+    manager = lost_b()
+    alive = [report(name, frontier=25) for name in ON_A] + [report("source/1", 3, 21)]
+    bad = [damaged("counts/1", 20, 3)]
+    told(manager, Reported(told_by("a", 3, alive, damaged=bad)))
+    bad = [damaged("counts/1", 10, 4)]
+    told(manager, Reported(told_by("a", 4, alive, damaged=bad)))
+    assert places(manager)["counts/1"] == "a: 5"
+    again = told(manager, Reported(told_by("a", 5, alive, damaged=bad)))
+    assert planned(again) == [], "what is damaged stays so, and is made up for once"
+
+
+# --- another manager ---------------------------------------------------------------------------
+
+
+def test_a_manager_that_is_not_elected_any_more_does_nothing() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A)
+    told(manager, Elected(False))
+    assert told(manager, NodesChanged((A,)), Published(1, 30, None), Ticked(1.0)) == []
+    assert hear(manager, "a", *ON_A) == []
+
+
+def test_a_new_manager_rebuilds_what_was_lost_with_the_old_one() -> None:
+    #   b was the manager and is gone; a hears of it, is elected, looks for checkpoints and reports
+    old = snapshotting()
+    new = new_manager()
+    told(new, NodesChanged(NODES), JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    assert told(new, Elected(True)) == ["find checkpoints"]
+    assert told(new, NodesChanged((A,))) == []
+    assert hear(new, "a", *ON_A, frontier=25) == []
+    assert planned(told(new, Found(1, (checkpoint(10), checkpoint(20))))) == ["plan 3: run"]
+    assert places(new)["counts/1"] == "a: 3 from 20"
+
+
+def test_a_new_manager_does_not_rebuild_what_the_old_one_has_rebuilt() -> None:
+    old = lost_b()
+    plan = plan_of(old)
+    new = new_manager()
+    told(new, NodesChanged((A,)), JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan))
+    told(new, Elected(True), Found(1, (checkpoint(10), checkpoint(20))))
+    assert planned(hear(new, "a", *ON_A, frontier=25)) == []
+    assert plan_of(new) == plan
+
+
+def test_a_checkpoint_of_an_earlier_term_does_not_count() -> None:
+    manager = checkpointed()
+    for node, slices in (("a", ON_A), ("b", ON_B)):
+        lines = hear(manager, node, *slices, frontier=25)
+    assert lines == ["direct: make 30, retain after none"]
+    hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
+    assert "write checkpoint 30" in hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
+    told(manager, Elected(False), Elected(True))
+    assert told(manager, Published(1, 30, None)) == []
+    told(manager, Found(1, (checkpoint(10), checkpoint(20))))
+    assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [10, 20]
+
+
+# --- checkpoints -------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_named_written_and_pruned_behind_the_older_of_the_last_two() -> None:
+    manager = snapshotting()
+    hear(manager, "a", *ON_A)
+    hear(manager, "b", *ON_B)
+    assert told(manager, Ticked(1.0)) == ["direct: make 10, retain after none"]
+    hear(manager, "a", *ON_A, frontier=15, snapshots=(10,))
+    lines = hear(manager, "b", *ON_B, frontier=15, snapshots=(10,))
+    assert lines == ["write checkpoint 10"]
+    assert told(manager, Published(1, 10, None))[-1] == "direct: make 20, retain after none"
+    hear(manager, "a", *ON_A, frontier=25, snapshots=(10, 20))
+    assert hear(manager, "b", *ON_B, frontier=25, snapshots=(10, 20)) == ["write checkpoint 20"]
+    assert told(manager, Published(1, 20, None)) == [
+        "keep checkpoints [10, 20]",
+        "direct: make none, retain after 10",
+        "direct: make 30, retain after 10",
+    ]
+
+
+def test_a_manifest_that_can_not_be_written_prunes_nothing() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "b", *ON_B, frontier=25)
+    hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
+    hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
+    lines = told(manager, Published(1, 30, "no space"))
+    assert not [line for line in lines if "keep" in line or "retain after 10" in line]
+    assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [10, 20]
+
+
+def test_the_directive_is_repeated_with_every_tick() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "b", *ON_B, frontier=25)
+    assert told(manager, Ticked(1.0)) == ["direct: make 30, retain after none"]
+    assert told(manager, Ticked(2.0)) == ["direct: make 30, retain after none"]

@@ -1,0 +1,169 @@
+"""From a run that was interrupted to the job that goes on with it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from replication import publish_checkpoint
+from replication.naming import SnapshotName
+from streammine.assembly import load_run
+from streammine.model.document import parse_topology
+from streammine.model.errors import OutputError, TopologyError
+from streammine.model.job_codec import decode_spec
+from streammine.model.manifest import Seal, SinkDescription, encode_seal
+from streammine.model.recovery import Checkpoint
+from streammine.model.snapshots import Restore, SnapshotRecord
+from streammine.model.topology import Topology
+from streammine.runtime.resuming import keep_run, resumed_submission
+from streammine.runtime.run_folders import known_run, new_run
+from streammine.runtime.stores import open_store
+from streammine.runtime.submission import prepare_submission
+from tests.unit.user_code_samples import LINES, Words
+
+DOCUMENT = """\
+name: words
+epoch: {count: 5}
+sources: {lines: {files: "*.parquet", prepare: none}}
+operators: {longer: {input: lines, filter: "line != 'one'"}}
+sinks:
+  result: {input: longer, format: csv, path: out}
+  shown: {input: longer, format: console}
+"""
+
+
+def sign(data):
+    return b"signed by " + bytes(str(len(data)), "ascii")
+
+
+def write(path, *lines):
+    pyarrow.parquet.write_table(pa.table({"line": lines}), path)
+
+
+class Place:
+    """A folder with a topology, its input and one run of it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        write(base / "a.parquet", "one", "two", "three")
+        self.topology = self.parsed()
+        self.run = new_run("words", base, None)
+        self.spec = self.submitted(self.topology)
+        keep_run(self.run, self.spec)
+
+    def parsed(self, *changes, text=DOCUMENT):
+        return parse_topology(text, "words.yaml", changes)
+
+    def submitted(self, topology):
+        return prepare_submission(
+            topology, self.base, self.run.sinks, sign=sign, store=self.run.location
+        ).spec
+
+    def resumed(self, topology=None, **settings):
+        topology = topology or self.topology
+        return resumed_submission(topology, self.run, sign=sign, **settings).spec
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    yield made
+    made.run.close()
+
+
+def test_without_a_checkpoint_all_is_as_it_was_but_the_generations(place):
+    assert place.spec.recovery.first_generation == 1
+    first = place.resumed()
+    assert first.recovery.first_generation == 65_537
+    assert replace(first, recovery=place.spec.recovery) == place.spec
+    assert place.resumed().recovery.first_generation == 131_073
+
+
+def test_it_goes_on_from_the_newest_checkpoint(place):
+    def checkpoint(epoch):
+        restores = {}
+        for each in place.spec.graph.slices:
+            name = SnapshotName(each, epoch, 1).header
+            restores[str(each)] = Restore(epoch, SnapshotRecord(epoch, 1, name, "x", 3))
+        return Checkpoint(epoch, restores)
+
+    for epoch in (3, 9):
+        publish_checkpoint(place.run.store, checkpoint(epoch), 0)
+    assert place.resumed().recovery.resume == checkpoint(9).slices
+
+
+def test_files_that_came_later_are_no_part_of_it(place):
+    write(place.base / "b.parquet", "four")
+    assert place.resumed().sources == place.spec.sources
+
+
+def test_the_number_of_nodes_may_be_another(place):
+    assert place.resumed(nodes=5).nodes == 5
+    assert place.resumed(place.parsed("nodes=7")).nodes == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("epoch.count=6", "epoch.count"),
+        ("operators.longer.filter=line != 'two'", "operators.longer"),
+        ("snapshot.every=9s", "snapshot.every"),
+    ],
+)
+def test_another_change_of_the_topology_is_refused_by_its_name(place, change, named):
+    with pytest.raises(TopologyError) as caught:
+        place.resumed(place.parsed(change))
+    assert f"not that of run words-1: {named} changed" in str(caught.value)
+
+
+def test_a_run_that_never_began_says_that_nothing_is_lost(place):
+    place.run.store.delete("run.json")
+    with pytest.raises(OutputError, match=r"run words-1 can't be resumed: .*nothing is lost"):
+        place.resumed()
+
+
+def test_a_sink_that_a_later_run_has_written_is_refused(place):
+    store = open_store(place.spec.targets["result"].location)
+
+    def seal(run):
+        described = SinkDescription(job="words", sink="result", format="csv", schema=LINES)
+        written = Seal(run, 1, None, described)
+        store.put(written.name, encode_seal(written))
+
+    seal(place.spec.targets["result"].run)
+    place.resumed()
+    seal(place.spec.targets["result"].run + 1)
+    with pytest.raises(OutputError, match="sink 'result': a later run has written"):
+        place.resumed()
+
+
+def test_a_folder_that_was_moved_takes_its_console_output_along(place):
+    moved = place.base / "elsewhere"
+    place.run.close()
+    Path(place.run.location).rename(moved)
+    place.run = known_run(str(moved), place.base, None)
+    resumed = place.resumed()
+    assert resumed.recovery.store == str(moved)
+    assert resumed.targets["shown"].location == str(moved / "sinks" / "shown")
+    assert resumed.targets["result"] == place.spec.targets["result"]
+
+
+def test_code_is_not_kept_and_comes_from_the_topology_again(tmp_path):
+    write(tmp_path / "a.parquet", "one")
+    topology = (
+        Topology(name="mine", epoch={"count": 5})
+        .source("lines", files="*.parquet", prepare="none")
+        .operator("words", input="lines", operator=Words)
+        .sink("result", input="words", format="csv", path="out")
+    )
+    run = new_run("mine", tmp_path, None)
+    spec = prepare_submission(topology, tmp_path, run.sinks, sign=sign, store=run.location).spec
+    assert set(spec.code) == {"words"}
+    keep_run(run, spec)
+    saved = decode_spec(load_run(run.store))
+    assert (saved.code, saved.code_signature) == ({}, b"")
+    resumed = resumed_submission(topology, run, sign=sign).spec
+    assert (resumed.code, resumed.code_signature) == (spec.code, spec.code_signature)
+    run.close()
