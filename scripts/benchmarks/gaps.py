@@ -70,6 +70,20 @@ def caught_up_after(
     return None
 
 
+def behind(
+    commits: Sequence[tuple[int, float]], began: float, epoch_seconds: float, moment: float
+) -> float:
+    """Seconds from the last event of the last epoch committed up to `moment` to its commit.
+
+    `commits`: (epoch, time); epoch 0 began at `began`. Raises ValueError where there is none.
+    """
+    known = [each for each in commits if each[1] <= moment]
+    if not known:
+        raise ValueError(f"nothing was committed up to {moment:.3f}")
+    epoch, at = max(known)
+    return at - (began + (epoch + 1) * epoch_seconds)
+
+
 @dataclass(frozen=True)
 class SliceBudgets:
     """The most that a slice may hold in memory, in bytes, by what holds it (see `memory_bound`)."""

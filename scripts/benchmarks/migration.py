@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from benchmarks import options
-from benchmarks.gaps import longest_gap
+from benchmarks.gaps import behind, longest_gap
 from benchmarks.held_state import HELD, PULSE, Form, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
 from benchmarks.pictures import keep_results, say_results
@@ -31,7 +31,6 @@ BYTES_PER_PLUG = 130
 
 MEGABYTES = (10, 100, 500)
 EPOCH_SECONDS = 0.2
-FILL_SECONDS = 8.0
 STEADY_SECONDS = 6.0
 AFTER_SECONDS = 10.0
 SETTLE_SECONDS = 1.0
@@ -43,12 +42,16 @@ LONGEST_RUN_SECONDS = 200.0
 
 @dataclass(frozen=True)
 class Moved:
-    """What was seen of a move; gaps in seconds, `commits` relative to its beginning."""
+    """What was seen of a move; gaps in seconds, `commits` relative to its beginning.
+
+    `behind`: how late the last commit before it was.
+    """
 
     mode: str
     state_bytes: int
     undisturbed: float
     disturbed: float
+    behind: float
     seconds: float
     commits: tuple[float, ...]
     digest: str
@@ -75,8 +78,20 @@ class Moved:
 @click.option(
     "--form", type=click.Choice(["columns", "objects"]), default="columns", show_default=True
 )
+@click.option(
+    "--fill-seconds",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Until all plugs are known; the pace follows from it.",
+)
 def migration(
-    folder: Path, as_json: bool, megabytes: tuple[int, ...], modes: tuple[str, ...], form: Form
+    folder: Path,
+    as_json: bool,
+    megabytes: tuple[int, ...],
+    modes: tuple[str, ...],
+    form: Form,
+    fill_seconds: int,
 ) -> None:
     found: list[tuple[int, Moved]] = []
     with tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch:
@@ -84,7 +99,8 @@ def migration(
             for mode in modes or MODES:
                 # a new cluster each time: processes that held much don't give it all back
                 with LiveCluster(2) as cluster:
-                    found.append((size, _measured(cluster, Path(scratch), size, mode, form)))
+                    held = _held(size, form, fill_seconds)
+                    found.append((size, _measured(cluster, Path(scratch), held, mode)))
             digests = {each.digest for moved, each in found if moved == size}
             if len(digests) != 1:
                 raise click.ClickException(f"{size} MB: digests differ: {sorted(digests)}")
@@ -104,30 +120,36 @@ def migration(
     say_results(paths)
 
 
-def _measured(cluster: LiveCluster, output: Path, size: int, mode: str, form: Form) -> Moved:
+def _held(size: int, form: Form, fill_seconds: int) -> HeldState:
     plugs = size * 1_000_000 // BYTES_PER_PLUG
-    rate = max(1, round(plugs / FILL_SECONDS))
-    held = HeldState(
+    rate = max(1, plugs // fill_seconds)
+    return HeldState(
         plugs,
-        round(rate * (FILL_SECONDS + STEADY_SECONDS + AFTER_SECONDS)),
-        round(rate * EPOCH_SECONDS),
+        round(rate * (fill_seconds + STEADY_SECONDS + AFTER_SECONDS)),
+        max(1, round(rate * EPOCH_SECONDS)),
         form,
         rate=rate,
     )
+
+
+def _measured(cluster: LiveCluster, output: Path, held: HeldState, mode: str) -> Moved:
     job = cluster.submit(held.topology(output))
     began = cluster.began(job)
-    filled = began + FILL_SECONDS
+    assert held.rate is not None
+    filled = began + held.plugs / held.rate
     wait_until(filled + STEADY_SECONDS)
     state_bytes = cluster.state_bytes(job, HELD)
     asked = _move(cluster, job, mode)
     moved = time.time()
     run = cluster.finish(job, LONGEST_RUN_SECONDS)
-    times = [at for _, at in commit_times(output / PULSE)]
+    commits = commit_times(output / PULSE)
+    times = [at for _, at in commits]
     return Moved(
         mode,
         state_bytes,
         longest_gap([at for at in times if at <= asked], filled, asked),
         longest_gap(times, asked, moved + SETTLE_SECONDS),
+        behind(commits, began, held.epoch_seconds, asked),
         moved - asked,
         tuple(at - asked for at in times),
         run.digest(),
@@ -163,6 +185,7 @@ def _figures(size: int, moved: Moved) -> dict[str, Any]:
         "undisturbed_milliseconds": round(moved.undisturbed * 1000, 1),
         "moving_milliseconds": round(moved.disturbed * 1000, 1),
         "ratio": round(moved.ratio, 3),
+        "behind_milliseconds": round(moved.behind * 1000, 1),
         "move_seconds": round(moved.seconds, 3),
         "digest": moved.digest,
     }
@@ -172,7 +195,7 @@ def _print(figures: dict[str, Any]) -> None:
     print(
         f"migration of one of 2 slices, state in {figures['form']}, epochs of {EPOCH_SECONDS:g} s"
     )
-    head = ("mode", "state", "undisturbed gap", "gap while moving", "ratio", "move took")
+    head = ("mode", "state", "undisturbed gap", "gap while moving", "ratio", "behind", "move took")
     rows = [
         (
             each["mode"],
@@ -180,12 +203,16 @@ def _print(figures: dict[str, Any]) -> None:
             f"{each['undisturbed_milliseconds']:.0f} ms",
             f"{each['moving_milliseconds']:.0f} ms",
             f"{each['ratio']:.2f}",
+            f"{each['behind_milliseconds']:.0f} ms",
             f"{each['move_seconds']:.2f} s",
         )
         for each in figures["moves"]
     ]
     print_table(head, rows)
-    print(f"bar: at most {BAR:g} for the live move")
+    print(
+        f"bar: at most {BAR:g} for the live move. behind: how late the last commit before it was; "
+        "more than an epoch says that the machine could not keep pace"
+    )
 
 
 def _draw(figure: Any, found: list[tuple[int, Moved]]) -> None:

@@ -94,7 +94,9 @@ def recovery(
                 digests.add(run.digest())
             commits = commit_times(output / PULSE)
             times = recovery_times(killed, planned, [at for _, at in commits])
-            delays = [(at, at - (began + (epoch + 1) * EPOCH_SECONDS)) for epoch, at in commits]
+            delays = [
+                (at, at - (began + (epoch + 1) * held.epoch_seconds)) for epoch, at in commits
+            ]
             results.append(_figures(times, delays, killed))
             timelines.append([(at - killed, epoch) for epoch, at in commits])
     if len(digests) != 1:

@@ -34,8 +34,8 @@ class ManagedJob:
 
     `ready`: the store's checkpoints are known; `asked`: somebody looks for them. `snapshots`: durable
     snapshots by slice and epoch, whichever replica made them. `damaged`: names of snapshots that could not
-    be read. `rebuilt`: replicas rebuilt since the last complete checkpoint. `publishing`: the checkpoint
-    epoch whose manifest is being written.
+    be read. `rebuilt`: plans that made up for losses since the last complete checkpoint. `publishing`: the
+    checkpoint epoch whose manifest is being written.
     """
 
     number: int
@@ -72,12 +72,22 @@ class ManagedJob:
         self.reports[node] = report
         self._replicas[node] = {(each.slice, each.generation): each for each in report.slices}
         for each in report.slices:
+            if not self._lives(SliceId.parse(each.slice), each.generation):
+                # one that hears of the plan late has gone on alone; what it knows is not the job's state
+                continue
             known = self.snapshots.setdefault(SliceId.parse(each.slice), {})
             for record in each.snapshots:
                 known[record.epoch] = record
             for epoch in sorted(known)[:-8]:
                 del known[epoch]
         self.damaged.update(each.name for each in report.damaged)
+
+    def _lives(self, slice_id: SliceId, generation: int) -> bool:
+        """Whether the plan lists the replica, as far as a plan is known."""
+        if self.plan is None:
+            return True
+        group = self.plan.placements.get(slice_id, ())
+        return any(each.generation == generation for each in group)
 
     def report_of(self, slice_id: SliceId, placement: Placement) -> SliceReport | None:
         """The latest report of a replica, if there was one."""
@@ -147,6 +157,22 @@ class ManagedJob:
         """Some live node that hosts slices has not told this manager of the job."""
         return any(node not in self.reports for node in self.placed & set(nodes))
 
+    def status(self) -> dict[str, object]:
+        """Where the job is, as a tree for clients."""
+        told = self.in_charge() if self.plan is not None else ()
+        return {
+            "phase": self.phase.value,
+            "slices": {
+                str(slice_id): {
+                    "node": placement.node,
+                    "phase": report.phase,
+                    "frontier": report.frontier,
+                    "counters": dict(report.counters),
+                }
+                for slice_id, placement, report in told
+            },
+        }
+
     # --- plans ----------------------------------------------------------------------------------
 
     def first_plan(self, nodes: Sequence[Node]) -> Plan:
@@ -203,7 +229,7 @@ class ManagedJob:
         for slice_id, restore in restores.items():
             name, member = places[slice_id]
             kept[slice_id] = (Placement(name, generation, member, restore),)
-        self.rebuilt += len(restores)
+        self.rebuilt += 1
         return self.next_plan(placements=kept)
 
     def _broken(self) -> Iterator[tuple[SliceId, int]]:
@@ -281,7 +307,9 @@ class ManagedJob:
         assert origins is not None, "whoever moves a slice asks first whether it can be moved"
         for slice_id, (name, member) in place_again(slices, others, nodes).items():
             new = Placement(name, generation, member, origins[slice_id])
-            placements[slice_id] = (*placements[slice_id], new) if live else (new,)
+            # of two committers only one is followed, so there is never a second one beside it
+            alone = not live or self.graph.vertex(slice_id.vertex).kind == "committer"
+            placements[slice_id] = (new,) if alone else (*placements[slice_id], new)
         return self.next_plan(placements=placements)
 
     def origins(self, slices: Sequence[SliceId]) -> dict[SliceId, Restore | None] | None:
@@ -321,8 +349,9 @@ class ManagedJob:
         assert self.plan is not None
         epochs = [
             BEGINNING if each.restore is None else each.restore.epoch
-            for group in self.plan.placements.values()
-            for each in group[1:]
+            for slice_id, group in self.plan.placements.items()
+            for each in group
+            if each is not group[0] or self.report_of(slice_id, each) is None
         ]
         return min(epochs, default=INFINITY)
 
@@ -339,4 +368,4 @@ class ManagedJob:
 
     def _caught_up(self, slice_id: SliceId, group: tuple[Placement, ...]) -> bool:
         old, new = (self.report_of(slice_id, each) for each in group[:2])
-        return new is not None and (old is None or new.frontier >= old.frontier > BEGINNING)
+        return new is not None and old is not None and new.frontier >= old.frontier > BEGINNING

@@ -72,8 +72,9 @@ ENDED_JOBS_KEPT = 16
 """Jobs that are over are shown by `status` until so many newer ones are."""
 
 SILENT_SECONDS = 15.0
-MOST_REBUILT = 1000
-"""Replicas rebuilt without a complete checkpoint in between, above which a job is given up."""
+MOST_REBUILT = 100
+"""Times that losses were made up for without a complete checkpoint in between, above which a job is given
+up."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,7 @@ class ManagerMachine:
     def _end_seen(self, number: int) -> None:
         if number in self.jobs:
             self.jobs[number].phase = JobPhase.ENDED
+            self.jobs[number].publishing = None
         ended = [job.number for job in self.jobs.values() if job.phase is JobPhase.ENDED]
         for old in ended[:-ENDED_JOBS_KEPT]:
             del self.jobs[old]
@@ -305,10 +307,10 @@ class ManagerMachine:
             if self.nodes:
                 self._publish(job, job.first_plan(self.nodes), effects)
             return
-        failed = [report.failed for _, report in sorted(job.reports.items()) if report.failed]
-        if failed:
-            effects.append(self._end(job, "failed", failed[0]))
-            return
+        for node in sorted(job.placed & job.reports.keys()):
+            if failure := job.reports[node].failed:
+                effects.append(self._end(job, "failed", failure))
+                return
         if self._make_up(job, effects):
             return
         if job.phase is JobPhase.DEPLOYING:
@@ -337,7 +339,7 @@ class ManagerMachine:
                 self._end(
                     job,
                     "failed",
-                    f"{job.rebuilt} replicas were rebuilt without a complete checkpoint in between; "
+                    f"slices were rebuilt {job.rebuilt} times without a complete checkpoint in between; "
                     "nodes die faster than the job can recover",
                 )
             )

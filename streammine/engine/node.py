@@ -64,6 +64,9 @@ from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement, Plan
 
+LONGEST_FAILURE = 16_384
+"""Characters of a failure that are told with every heartbeat."""
+
 
 class NodeMachine:
     """One node's protocol. `handle` is the only mutator."""
@@ -306,7 +309,7 @@ class NodeMachine:
 
     def _fail(self, job: HostedJob, failure: str, effects: list[NodeEffect]) -> None:
         if job.failed is None:
-            job.failed = failure
+            job.failed = failure[:LONGEST_FAILURE]
             self._report(effects)
 
     # --- data and control -----------------------------------------------------------------------
@@ -329,7 +332,8 @@ class NodeMachine:
                 subscribed = stimuli.Subscribed(
                     channel, message.sender, message.receiver, message.from_epoch, message.frontier
                 )
-                self._at_source(job, channel, subscribed)
+                if self._may_live(job, channel, message.receiver):
+                    self._at_source(job, channel, subscribed)
             case control.ResendRequest(job, channel):
                 asked = stimuli.ResendAsked(
                     channel, message.sender, message.receiver, message.sequence
@@ -365,6 +369,14 @@ class NodeMachine:
         job.directed = directed
         for slice_id in job.slices:
             self._local.append((job.number, slice_id, directed))
+
+    def _may_live(self, number: int, channel: int, receiver: int) -> bool:
+        """Whether a receiver's generation is in the plan, or in one that is still to come."""
+        job = self.jobs.get(number)
+        if job is None or job.plan is None or not 0 <= channel < len(job.channels):
+            return False
+        known = [each.generation for each in job.placed(job.channels[channel].target)]
+        return receiver in known or receiver > max(known, default=0)
 
     def _at_source(self, number: int, channel: int, stimulus: stimuli.Stimulus) -> None:
         job = self.jobs.get(number)
@@ -490,24 +502,8 @@ class NodeMachine:
                 for name, heartbeat in sorted(self.heartbeats.items())
             },
             "jobs": {
-                str(job): self._job_status(job)
+                str(job): self.manager.jobs[job].status()
                 for job in self.manager.jobs
                 if number is None or job == number
-            },
-        }
-
-    def _job_status(self, number: int) -> dict[str, object]:
-        managed = self.manager.jobs[number]
-        told = managed.in_charge() if managed.plan is not None else ()
-        return {
-            "phase": managed.phase.value,
-            "slices": {
-                str(slice_id): {
-                    "node": placement.node,
-                    "phase": report.phase,
-                    "frontier": report.frontier,
-                    "counters": dict(report.counters),
-                }
-                for slice_id, placement, report in told
             },
         }

@@ -120,20 +120,6 @@ class SliceMachine:
         self.barriers: list[int] = []
         self._to_freeze: deque[int] = deque()
         self._history: deque[Stimulus] = deque(maxlen=HISTORY_LENGTH)
-        self._handlers: dict[type, Callable[..., list[Effect]]] = {
-            Start: self._start,
-            FrameArrived: self._frame,
-            WorkDone: self._work_done,
-            CreditArrived: self._credit,
-            Subscribed: self._subscribed,
-            ResendAsked: self._resend,
-            Announced: self._announced,
-            Rewired: self._rewired,
-            Directed: self._directed,
-            SnapshotDone: self._snapshot_done,
-            Woken: self._woken,
-            Beat: self._beat,
-        }
         if restored is not None:
             self._restore(restored)
 
@@ -168,8 +154,10 @@ class SliceMachine:
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         """Take one stimulus, return the effects in the order in which they must happen."""
         self._history.append(stimulus)
-        effects = self._handlers[type(stimulus)](stimulus)
-        self._release(effects)
+        effects = _HANDLERS[type(stimulus)](self, stimulus)
+        if effects or type(stimulus) is not FrameArrived:
+            # a frame makes output only where it moves the frontier, which grants credit
+            self._release(effects)
         self._schedule(effects)
         return effects
 
@@ -513,3 +501,20 @@ class SliceMachine:
         if closing is not None and closing not in self.waiting and not self.blocked:
             work.append(CloseEpoch(closing, self.epoch.watermark(closing)))
         return tuple(work)
+
+
+_HANDLERS: dict[type, Callable[..., list[Effect]]] = {
+    Start: SliceMachine._start,
+    FrameArrived: SliceMachine._frame,
+    WorkDone: SliceMachine._work_done,
+    CreditArrived: SliceMachine._credit,
+    Subscribed: SliceMachine._subscribed,
+    ResendAsked: SliceMachine._resend,
+    Announced: SliceMachine._announced,
+    Rewired: SliceMachine._rewired,
+    Directed: SliceMachine._directed,
+    SnapshotDone: SliceMachine._snapshot_done,
+    Woken: SliceMachine._woken,
+    Beat: SliceMachine._beat,
+}
+"""Not in the machine: one that refers to itself would keep all that it retains until garbage is collected."""

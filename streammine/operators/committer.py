@@ -84,6 +84,7 @@ class CommitOperator:
         self._tip: Manifest | None = None
         self._started = False
         self._groups: dict[int, _Group] = {}
+        self._expected: int | None = None
 
     def prepare(self) -> None:
         """Nothing to load."""
@@ -111,6 +112,11 @@ class CommitOperator:
                 )
             if found.run == seal.run:
                 self._continue(found, names)
+        if self._expected is not None and not self._is_at(self._expected):
+            raise OutputError(
+                f"the folder of sink {seal.description.sink} no longer holds what this run had "
+                f"committed, up to epoch {self._expected}; put it back, or run the topology anew"
+            )
         for number in [number for number in self._groups if self._is_committed(number)]:
             del self._groups[number]
         self._store.put(self._seal.name, encode_seal(self._seal))
@@ -178,17 +184,22 @@ class CommitOperator:
             for group in self._groups.values()
             for slice_index, number, file in group.files
         ]
-        return Handover(True, _pieces(records))
+        return Handover(True, _pieces(self.last_epoch, records))
 
     def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
         """See contracts.KeepsState. The store is not touched before the next epoch is over."""
         check_version(self.name, version, self.state_version)
         self._groups = {}
         for piece in pieces:
-            _, batches = decode_piece(piece)
+            header, batches = decode_piece(piece)
+            self._expected = header.get("committed", self._expected)
             for batch in batches:
                 for record in batch.to_pylist():
                     self._take(record)
+
+    def _is_at(self, epoch: int) -> bool:
+        """Whether the chain reaches as far as an epoch."""
+        return self.last_epoch is not None and self.last_epoch >= epoch
 
     def _continue(self, found: Seal, names: list[str]) -> None:
         """Go on from the last manifest of this run's previous committer."""
@@ -255,7 +266,8 @@ class CommitOperator:
         self.manifests_written += 1
 
 
-def _pieces(records: Sequence[dict[str, Any]]) -> Iterator[pa.Buffer]:
+def _pieces(committed: int | None, records: Sequence[dict[str, Any]]) -> Iterator[pa.Buffer]:
+    yield encode_piece({"committed": committed})
     for start in range(0, len(records), _RECORDS_PER_PIECE):
         some = list(records[start : start + _RECORDS_PER_PIECE])
         yield encode_piece({}, pa.RecordBatch.from_pylist(some, schema=FILE_RECORD))

@@ -64,7 +64,6 @@ from streammine.runtime.workers import Workers
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 0.25
-DEPLOY_RANK = -(1 << 30)
 LONGEST_WAIT_MILLISECONDS = 1000
 LONGEST_FAILURE = 16_384
 """Characters of an error's text that are told to others."""
@@ -102,6 +101,7 @@ class Node:
         self.machine = NodeMachine(settings.name, POLICIES)
         self.workers = Workers(settings.threads, settings.name)
         self.callers = Workers(1, f"{settings.name}-coordination")
+        self.deployers = Workers(1, f"{settings.name}-deployment")
         self.writers = Workers(1, f"{settings.name}-snapshots")
         self.keeper = SnapshotKeeper(settings.name)
         self.jobs: dict[int, HostedJob] = {}
@@ -163,6 +163,7 @@ class Node:
         finally:
             self.workers.close()
             self.callers.close()
+            self.deployers.close()
             self.writers.close()
             for job in self.jobs.values():
                 job.close()
@@ -331,16 +332,16 @@ class Node:
                 done = machine.Deployed(effect.job, effect.version, (), failure)
             self._post(lambda: done)
 
-        self.workers.submit(DEPLOY_RANK, task)
+        self.deployers.submit(0, task)
 
     def _withdraw(self, effect: machine.Withdraw) -> None:
         job = self.jobs[effect.job]
-        self.workers.submit(DEPLOY_RANK, lambda: job.withdraw(effect.slice, effect.generation))
+        self.deployers.submit(0, lambda: job.withdraw(effect.slice, effect.generation))
 
     def _undeploy(self, effect: machine.Undeploy) -> None:
         job = self.jobs.pop(effect.job, None)
         if job is not None:
-            self.workers.submit(DEPLOY_RANK, job.close)
+            self.deployers.submit(0, job.close)
 
     def _work(self, effect: machine.Perform) -> None:
         job = self.jobs[effect.job]

@@ -68,7 +68,14 @@ class Run:
             for name in store.list(""):
                 store.delete(name)
         else:
-            shutil.rmtree(self.location, ignore_errors=True)
+            folder = Path(self.location)
+            # out of the way at once: a node may still be writing the last snapshot
+            away = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.removed")
+            try:
+                folder.rename(away)
+            except OSError:
+                away = folder
+            shutil.rmtree(away, ignore_errors=True)
         self.close()
 
     def close(self) -> None:

@@ -74,6 +74,7 @@ class LocalStore:
         self._durable = durable
         self._counter = itertools.count()
         self._made: set[Path] = set()
+        self._found = False
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
         target = self.folder / _checked(name)
@@ -129,9 +130,14 @@ class LocalStore:
             raise self._failure("remove", "temporary files", error) from error
 
     def _make(self, folder: Path) -> None:
-        if folder not in self._made:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._made.add(folder)
+        if folder in self._made:
+            return
+        if self._durable and self._found and not self.folder.is_dir():
+            # whoever removed it wants to be rid of it, and a late writer must not bring it back
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed", str(self.folder))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._found = True
+        self._made.add(folder)
 
     def _write(self, path: Path, data: pa.Buffer | bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)

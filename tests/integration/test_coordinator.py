@@ -119,6 +119,24 @@ def test_joining_again_in_the_same_session_keeps_the_membership(open_coordinator
     assert coordinator.members() == (moved,)
 
 
+def test_a_process_that_has_ended_loses_its_membership_alone(open_coordinator: Any) -> None:
+    launcher, listener = open_coordinator()
+    first, _ = open_coordinator()
+    second, _ = open_coordinator()
+    first.join(member("a"))
+    left = second.join(replace(member("a"), pid=7))
+    listener.wait(MembersChanged, names("a"))
+    assert not launcher.expel("a", "elsewhere", os.getpid())
+    assert not launcher.expel("b", "here", os.getpid())
+    assert launcher.members() == (left,)
+    assert launcher.expel("a", "here", 7)
+    event = listener.wait(MembersChanged, lambda event: event.members[0].pid == os.getpid())
+    assert len(event.members) == 1, "who was hidden behind it is still there"
+    assert launcher.expel("a", "here", os.getpid())
+    assert launcher.members() == ()
+    assert not launcher.expel("a", "here", os.getpid())
+
+
 def test_a_restarted_node_replaces_what_is_left_of_it(open_coordinator: Any) -> None:
     ghost, _ = open_coordinator()
     other, _ = open_coordinator()

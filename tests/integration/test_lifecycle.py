@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import shlex
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from streammine.model.coordination import CoordinationEvent, Member, MembersChanged
-from streammine.runtime.coordinator import Coordinator
-from streammine.runtime.standing import StandingCluster
 from streammine.runtime.zookeeper import ZooKeeperServer
 from tests.integration.workplace import (
-    PATIENCE_SECONDS,
     SLOW,
     Workplace,
     eventually,
@@ -128,6 +122,9 @@ def test_ctrl_c_while_the_cluster_starts_leaves_nothing(place: Workplace) -> Non
 ENDING = {"sources.lines.rows": 20_000, "sources.lines.rate": "4000/s"}
 """Ends by itself after some seconds."""
 
+UNHURRIED = {"sources.lines.rows": 20_000, "sources.lines.rate": "1000/s"}
+"""The same rows, with time for several commands in between on a busy machine."""
+
 
 def test_a_run_goes_on_when_all_its_nodes_and_zookeeper_are_killed(place: Workplace) -> None:
     known = place.result("run", place.topology(file="known", **ENDING, sinks__result__path="known"))
@@ -162,16 +159,6 @@ def test_an_interrupted_run_is_kept_and_goes_on_with_another_number_of_nodes(
     resumed = place.result("run", path, "--resume", "words-1", "--nodes", "1")
     assert resumed["output_digest"] == known["output_digest"]
     assert not list(runs.iterdir())
-
-
-def test_a_zookeeper_that_dies_is_started_again_and_the_job_goes_on(place: Workplace) -> None:
-    with place.start("run", place.topology(**ENDING), "--json") as process:
-        wait_for_output(place.folder / "out")
-        place.processes("ZooKeeperServerMain")[0].kill()
-        output, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert json.loads(output)["events_in"] == 20_000
-    assert not place.left_over()
 
 
 def test_two_jobs_at_a_time_and_one_after_another_come_to_the_same(
@@ -286,32 +273,6 @@ def test_a_killed_node_is_replaced_and_its_job_goes_on(standing: Workplace) -> N
     assert "node-1 was ended by SIGKILL" in standing.run("status").stdout
 
 
-def test_a_node_that_lost_its_session_joins_again(standing: Workplace) -> None:
-    address = StandingCluster(standing.home / ".streammine" / "clusters" / "default").address
-    events: queue.Queue[CoordinationEvent] = queue.Queue()
-    secret = address.keys().zookeeper_secret
-
-    def members_when(condition: Callable[[dict[str, Member]], bool]) -> dict[str, Member]:
-        while True:
-            event = events.get(timeout=PATIENCE_SECONDS)
-            if isinstance(event, MembersChanged):
-                members = {member.name: member for member in event.members}
-                if condition(members):
-                    return members
-
-    with Coordinator(address.zookeeper, address.name, secret, events.put) as service:
-        service.start()
-        name, before = members_when(lambda members: len(members) == 2).popitem()
-        process = psutil.Process(before.pid)
-        process.suspend()
-        members_when(lambda members: name not in members)
-        process.resume()
-        back = members_when(lambda members: name in members)[name]
-    assert back.pid == before.pid
-    assert back.sequence > before.sequence
-    assert back.control_endpoint != before.control_endpoint
-
-
 def test_commands_on_running_jobs_say_what_would_be_right(standing: Workplace) -> None:
     def refusal(*arguments: object) -> str:
         done = standing.run(*arguments)
@@ -338,7 +299,7 @@ def test_commands_on_running_jobs_say_what_would_be_right(standing: Workplace) -
 def test_a_savepointed_job_goes_on_where_it_was(standing: Workplace) -> None:
     known = standing.topology(file="straight", sinks__result__path="straight", **ENDING)
     digest = standing.result("submit", known)["output_digest"]
-    path = standing.topology(file="saved", sinks__result__path="saved", **ENDING)
+    path = standing.topology(file="saved", sinks__result__path="saved", **UNHURRIED)
     detached = standing.result("submit", path, "--detach")
     wait_for_output(standing.folder / "saved")
     again = standing.run("submit", path, "--resume", detached["run"])
@@ -353,7 +314,7 @@ def test_a_savepointed_job_goes_on_where_it_was(standing: Workplace) -> None:
 def test_a_slice_moves_and_a_node_is_drained_while_the_job_runs(standing: Workplace) -> None:
     known = standing.topology(file="still", sinks__result__path="still", **ENDING)
     digest = standing.result("submit", known)["output_digest"]
-    path = standing.topology(file="moved", sinks__result__path="moved", **ENDING)
+    path = standing.topology(file="moved", sinks__result__path="moved", **UNHURRIED)
     with standing.start("submit", path, "--json") as process:
         wait_for_output(standing.folder / "moved")
         nodes = sorted(node["name"] for node in standing.result("status")["nodes"])

@@ -153,6 +153,7 @@ def test_a_node_that_hung_finds_itself_replaced_and_joins_again(
     after = cluster.members()[name]
     assert after.pid == before.pid
     assert after.sequence > before.sequence
+    assert after.control_endpoint != before.control_endpoint
     assert job.finished() == known
 
 

@@ -19,7 +19,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "STREAMMINE_TEST"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 WORDCOUNT: dict[str, Any] = {
     "name": "words",

@@ -129,6 +129,8 @@ def test_a_source_whose_log_says_that_it_is_over_is_only_read(tmp_path: Path) ->
     again = open_live_reader("s", source, BY_COUNT, str(tmp_path), 0, None)
     delivery = again.read(10, 0.0)
     assert [piece.batch.num_rows for piece in delivery.pieces] == [1]
+    assert not delivery.exhausted, "what was promised before the end comes first"
+    delivery = again.read(10, 0.0)
     assert delivery.exhausted
     again.close()
     assert sorted(tmp_path.rglob("*")) == before

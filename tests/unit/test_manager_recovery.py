@@ -10,6 +10,7 @@ from streammine.engine import manager as machine
 from streammine.engine.manager import SILENT_SECONDS, ManagerMachine
 from streammine.engine.manager_stimuli import (
     Elected,
+    EndJob,
     Found,
     JobArrived,
     NodesChanged,
@@ -83,6 +84,19 @@ def test_lost_slices_are_rebuilt_on_the_nodes_that_live() -> None:
         "counts/1": "a: 3 from 20",
     }
     assert told(manager, NodesChanged((A,))) == [], "once is enough"
+
+
+def test_the_outcome_counts_what_the_plan_s_replicas_did_and_no_lost_one_s() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    stale = [replace(report(name, 1, 25), counters={"rows_in": 99.0}) for name in ON_B]
+    told(manager, Reported(told_by("b", 2, stale)), NodesChanged((A,)))
+    replicas = [report(name, 1, finished=True) for name in ON_A]
+    replicas += [report(name, 3, finished=True) for name in ON_B]
+    counted = [replace(each, counters={"rows_in": 7.0}) for each in replicas]
+    ends = manager.handle(Reported(told_by("a", 3, counted)))
+    (outcome,) = [each.outcome for each in ends if isinstance(each, EndJob)]
+    assert outcome.counters == {name: {"rows_in": 7.0} for name in SLICES}
 
 
 def test_lost_slices_go_where_least_is() -> None:
@@ -210,7 +224,7 @@ def test_versions_and_generations_never_come_twice() -> None:
 
 
 def test_a_job_that_dies_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MOST_REBUILT", 5)
+    monkeypatch.setattr(machine, "MOST_REBUILT", 2)
     manager = checkpointed()
     hear(manager, "a", *ON_A, frontier=25)
     lines: list[str] = []
@@ -219,7 +233,7 @@ def test_a_job_that_dies_again_and_again_is_given_up(monkeypatch: pytest.MonkeyP
         lines += told(manager, Reported(told_by("b", plan_of(manager).version)))
     assert planned(lines) == ["plan 3: run", "plan 4: run"]
     (end,) = [line for line in lines if line.startswith("end")]
-    assert end.startswith("end: failed, 6 replicas were rebuilt without a complete checkpoint")
+    assert end.startswith("end: failed, slices were rebuilt 3 times without a complete checkpoint")
 
 
 # --- damaged snapshots -------------------------------------------------------------------------

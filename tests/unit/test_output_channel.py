@@ -347,8 +347,8 @@ def test_without_checkpoints_frames_are_kept_until_every_link_has_processed_them
     assert len(kept(channel)) == 12
     channel.credit(2, 1)
     assert (min(kept(channel)), channel.retained_after) == (1, 0)
-    with pytest.raises(ProtocolError, match=r"frame 1 was asked for by replica 1, the oldest .* 2"):
-        channel.resend(1, 1)
+    sequences = [frame.header.sequence for frame in channel.resend(1, 1)]
+    assert sequences[0] == 2, "an old wish: what is gone was processed"
     channel.keep_links((1,))
     assert min(kept(channel)) == 4, "nobody else needs the rest"
     channel.prune(5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,13 @@ def test_an_unknown_kind_of_url_is_refused() -> None:
 def test_names_stay_inside_the_store(store: Store, name: str) -> None:
     with pytest.raises(AssertionError):
         store.put(name, b"")
+
+
+def test_a_late_writer_does_not_bring_a_removed_folder_back(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "run", durable=True)
+    store.put("snapshots/a", b"one")
+    shutil.rmtree(tmp_path / "run")
+    for name in ("snapshots/b", "b", "snapshots/a"):
+        with pytest.raises(OutputError, match="can't write"):
+            store.put(name, b"two")
+    assert not (tmp_path / "run").exists()

@@ -110,8 +110,8 @@ class LiveReader:
             if not self._homeless:
                 self._position = behind.position()
             if isinstance(entry, End):
+                # what was promised before it is handed on first, however the log is cut into reads
                 self._exhausted = True
-                self._open_epoch = INFINITY
                 break
             self._open_epoch = max(self._open_epoch, entry.open_epoch)
         if self._failure is not None and not found and not self._exhausted:
@@ -119,7 +119,7 @@ class LiveReader:
         pieces = tuple(self._pieces(found)) if found else ()
         letters = tuple((epoch, self._letters(dead[epoch])) for epoch in sorted(dead))
         wake = None if found or self._exhausted else WAKE_SECONDS
-        return Delivery(pieces, self._open_epoch, rows_read, letters, self._exhausted, wake)
+        return Delivery(pieces, self._open_epoch, rows_read, letters, False, wake)
 
     def _bury(self, entry: Entry, dead: dict[int, list[DeadRow]]) -> None:
         """Add an entry's dead rows to `dead`, by epoch.
