@@ -70,9 +70,10 @@ class DepartureWatch:
                 if descriptor == self._closing:
                     return
                 self._ends.unregister(descriptor)
-                os.close(descriptor)
                 with self._lock:
                     name, pid = self._watched.pop(descriptor)
+                # only now: its number is given to the next process that is watched
+                os.close(descriptor)
                 self._expel(name, pid)
 
     def _expel(self, name: str, pid: int) -> None:
