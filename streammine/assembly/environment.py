@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from replication import (
-    LoadedSnapshot,
-    load_snapshot,
-)
+from replication import LoadedSnapshot, load_snapshot
 from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import (
@@ -16,13 +13,7 @@ from streammine.engine.slice_settings import (
     WAITING_BYTES_IN_MEMORY,
     RestoredTo,
 )
-from streammine.model.contracts import (
-    BatchSpill,
-    Position,
-    SourceReader,
-    Store,
-    StoreOpener,
-)
+from streammine.model.contracts import BatchSpill, Position, SourceReader, Store, StoreOpener
 from streammine.model.job import SinkTarget
 from streammine.model.snapshots import Restore, SnapshotMode
 

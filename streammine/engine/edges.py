@@ -218,10 +218,7 @@ class OutgoingEdges:
             self._push(child, epoch, batch, outputs)
 
     def dead(self, epoch: int, origin: str, rows: DeadRows, outputs: list[Output]) -> None:
-        """Rows that could not be used go to the dead-letter output, in an epoch that is still open.
-
-        Which one depends on how the source is read, so dead letters have no part in the digest.
-        """
+        """Rows that could not be used go to the dead-letter output; `epoch` is still open."""
         self.rows_dead += len(rows)
         if self.dead_edge is not None and len(rows):
             self.dead_edge.push(self.slice_index, epoch, dead_batch(origin, rows), outputs)

@@ -29,41 +29,40 @@ from dataclasses import dataclass
 
 from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import (
-    Collect,
     Direct,
     DrainAsked,
     Elected,
-    EndJob,
-    EndSeen,
-    Find,
-    Found,
-    JobArrived,
     ManagerEffect,
     ManagerStimulus,
     MoveAsked,
     NodesChanged,
-    PlanRefused,
-    PlanSeen,
-    Published,
-    PublishPlan,
     Reported,
     SavepointAsked,
     StopAsked,
     Ticked,
     Wish,
-    WriteCheckpoint,
+)
+from streammine.engine.node_stimuli import (
+    CheckpointPublished,
+    CheckpointsFound,
+    CollectSnapshots,
+    DeclareEnd,
+    DeclarePlan,
+    FindCheckpoints,
+    JobEndSeen,
+    JobSeen,
+    PlanRefused,
+    PlanSeen,
+    PublishCheckpoint,
 )
 from streammine.engine.placement import Node
+from streammine.model import recovery
 from streammine.model.control import Directive, Heartbeat
 from streammine.model.job import JobGraph, JobOutcome, Plan
 from streammine.model.recovery import (
     Checkpoint,
     CheckpointCoordinator,
     CheckpointEffect,
-    CollectSnapshots,
-    Propose,
-    PruneTo,
-    PublishCheckpoint,
     RecoveryLine,
 )
 from streammine.model.snapshots import RecoverySettings
@@ -104,7 +103,7 @@ class ManagerMachine:
             case NodesChanged(nodes):
                 self.nodes = nodes
                 self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
-            case JobArrived():
+            case JobSeen():
                 self._arrived(stimulus)
             case PlanSeen(plan):
                 self._plan_seen(plan)
@@ -118,11 +117,11 @@ class ManagerMachine:
                     # whoever was heard of before the clock was known has been heard of now
                     self._heard = dict.fromkeys(self._heard, now_seconds)
                 self.now_seconds = now_seconds
-            case Found(job, checkpoints):
+            case CheckpointsFound(job, checkpoints):
                 self._found(job, checkpoints)
-            case Published(job, epoch, error):
+            case CheckpointPublished(job, epoch, error):
                 self._published(job, epoch, error, effects)
-            case EndSeen(job):
+            case JobEndSeen(job):
                 self._end_seen(job)
             case StopAsked(job, reason):
                 self._stop(job, reason, effects)
@@ -188,7 +187,7 @@ class ManagerMachine:
             self._heard = dict.fromkeys(self.nodes, self.now_seconds)
         self.leading = leading
 
-    def _arrived(self, arrived: JobArrived) -> None:
+    def _arrived(self, arrived: JobSeen) -> None:
         if arrived.job not in self.jobs:
             coordinator = self.policies.coordinator(arrived.graph, arrived.recovery)
             self.jobs[arrived.job] = ManagedJob(
@@ -302,7 +301,7 @@ class ManagerMachine:
                 job.ready = True
             elif not job.asked:
                 job.asked = True
-                effects.append(Find(job.number))
+                effects.append(FindCheckpoints(job.number))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:
                 self._publish(job, job.first_plan(self.nodes), effects)
@@ -376,18 +375,18 @@ class ManagerMachine:
     ) -> None:
         for wish in wishes:
             match wish:
-                case Propose():
+                case recovery.Propose():
                     # the directive below says it
                     continue
-                case PruneTo(retain_after):
+                case recovery.PruneTo(retain_after):
                     retain_after = min(retain_after, job.lowest_origin())
                     job.retain_after = max(job.retain_after, retain_after)
-                case PublishCheckpoint(checkpoint):
+                case recovery.PublishCheckpoint(checkpoint):
                     job.publishing = checkpoint.epoch
-                    effects.append(WriteCheckpoint(job.number, checkpoint))
-                case CollectSnapshots(keep):
+                    effects.append(PublishCheckpoint(job.number, checkpoint))
+                case recovery.CollectSnapshots(keep):
                     job.rebuilt = 0
-                    effects.append(Collect(job.number, keep))
+                    effects.append(CollectSnapshots(job.number, keep))
         coordinator = job.coordinator
         directive = Directive(
             job.number, coordinator.proposed, coordinator.making, job.retain_after
@@ -403,11 +402,11 @@ class ManagerMachine:
 
     def _publish(self, job: ManagedJob, plan: Plan, effects: list[ManagerEffect]) -> None:
         self._plan_seen(plan)
-        effects.append(PublishPlan(plan))
+        effects.append(DeclarePlan(plan))
 
-    def _end(self, job: ManagedJob, status: str, reason: str | None) -> EndJob:
+    def _end(self, job: ManagedJob, status: str, reason: str | None) -> DeclareEnd:
         job.phase = JobPhase.ENDED
         job.publishing = None
         told = job.in_charge() if job.plan is not None else ()
         counters = {str(slice_id): dict(report.counters) for slice_id, _, report in told}
-        return EndJob(job.number, JobOutcome(status, reason, counters))
+        return DeclareEnd(job.number, JobOutcome(status, reason, counters))

@@ -1,16 +1,29 @@
-"""What goes into the manager's machine, and what it asks its node to do."""
+"""What goes into the manager's machine, and what it asks its node to do.
+
+What the node's shell tells, and does, for the manager alone passes through the node as it is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from streammine.engine.node_stimuli import (
+    CheckpointPublished,
+    CheckpointsFound,
+    CollectSnapshots,
+    DeclareEnd,
+    DeclarePlan,
+    FindCheckpoints,
+    JobEndSeen,
+    JobSeen,
+    PlanRefused,
+    PlanSeen,
+    PublishCheckpoint,
+)
 from streammine.engine.placement import Node
 from streammine.model import control
 from streammine.model.control import Directive, Heartbeat
 from streammine.model.ids import SliceId
-from streammine.model.job import JobGraph, JobOutcome, Plan
-from streammine.model.recovery import Checkpoint
-from streammine.model.snapshots import RecoverySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +41,6 @@ class NodesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class JobArrived:
-    """A job was submitted. `nodes` is how many it wants to spread over; all when it exceeds them."""
-
-    job: int
-    graph: JobGraph
-    nodes: int
-    recovery: RecoverySettings = field(default_factory=RecoverySettings)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSeen:
-    """A plan is in force, published by this manager or one before."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRefused:
-    """What this manager has published does not stand."""
-
-    job: int
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class Reported:
     """A node's heartbeat."""
 
@@ -64,23 +52,6 @@ class Ticked:
     """Time has passed."""
 
     now_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The complete checkpoints in a job's store."""
-
-    job: int
-    checkpoints: tuple[Checkpoint, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A checkpoint's manifest is in the store, or (with an error) not."""
-
-    job: int
-    epoch: int
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,67 +79,32 @@ class DrainAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class EndSeen:
-    job: int
-
-
-ManagerStimulus = (
-    Elected
-    | NodesChanged
-    | JobArrived
-    | PlanSeen
-    | PlanRefused
-    | Reported
-    | Ticked
-    | Found
-    | Published
-    | StopAsked
-    | SavepointAsked
-    | MoveAsked
-    | DrainAsked
-    | EndSeen
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PublishPlan:
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class EndJob:
-    job: int
-    outcome: JobOutcome
-
-
-@dataclass(frozen=True, slots=True)
 class Direct:
     """Tell every node."""
 
     directive: Directive
 
 
-@dataclass(frozen=True, slots=True)
-class WriteCheckpoint:
-    job: int
-    checkpoint: Checkpoint
+ManagerStimulus = (
+    Elected
+    | NodesChanged
+    | JobSeen
+    | PlanSeen
+    | PlanRefused
+    | Reported
+    | Ticked
+    | CheckpointsFound
+    | CheckpointPublished
+    | StopAsked
+    | SavepointAsked
+    | MoveAsked
+    | DrainAsked
+    | JobEndSeen
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Collect:
-    job: int
-    keep: tuple[Checkpoint, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Find:
-    """Look for complete checkpoints in the job's store; answered by Found."""
-
-    job: int
-
-
-ManagerEffect = PublishPlan | EndJob | Direct | WriteCheckpoint | Collect | Find
-
+ManagerEffect = (
+    DeclarePlan | DeclareEnd | Direct | PublishCheckpoint | CollectSnapshots | FindCheckpoints
+)
 
 Wish = SavepointAsked | MoveAsked | DrainAsked
 WishMessage = control.SavepointRequest | control.MoveRequest | control.DrainRequest

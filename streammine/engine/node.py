@@ -23,13 +23,9 @@ from streammine.engine.manager import ManagerMachine, Policies
 from streammine.engine.node_stimuli import (
     CheckpointPublished,
     CheckpointsFound,
-    CollectSnapshots,
     ControlReceived,
-    DeclareEnd,
-    DeclarePlan,
     Deploy,
     Deployed,
-    FindCheckpoints,
     FrameReceived,
     HeartbeatDue,
     JobBroken,
@@ -43,7 +39,6 @@ from streammine.engine.node_stimuli import (
     Perform,
     PlanRefused,
     PlanSeen,
-    PublishCheckpoint,
     SliceWoken,
     SnapshotWritten,
     SourcesStart,
@@ -91,10 +86,10 @@ class NodeMachine:
                 self._job_seen(stimulus, effects)
             case PlanSeen(plan):
                 self._plan(plan, effects)
-            case PlanRefused(job, version):
-                self._manage(manager.PlanRefused(job, version), effects)
+            case PlanRefused() | CheckpointPublished() | CheckpointsFound():
+                self._manage(stimulus, effects)
             case JobEndSeen(job):
-                self._manage(manager.EndSeen(job), effects)
+                self._manage(stimulus, effects)
                 if self.jobs.pop(job, None) is not None:
                     effects.append(Undeploy(job))
             case Deployed():
@@ -107,10 +102,6 @@ class NodeMachine:
                 self._work_finished(stimulus, effects)
             case SnapshotWritten():
                 self._snapshot_written(stimulus)
-            case CheckpointPublished(job, epoch, error):
-                self._manage(manager.Published(job, epoch, error), effects)
-            case CheckpointsFound(job, checkpoints):
-                self._manage(manager.Found(job, checkpoints), effects)
             case JobBroken(job, failure):
                 if job in self.jobs:
                     self._fail(self.jobs[job], failure, effects)
@@ -144,24 +135,15 @@ class NodeMachine:
             self.jobs[seen.job] = HostedJob(
                 seen.job, seen.graph, seen.recovery, seen.graph.channels
             )
-        self._manage(manager.JobArrived(seen.job, seen.graph, seen.nodes, seen.recovery), effects)
+        self._manage(seen, effects)
 
     def _manage(self, stimulus: manager.ManagerStimulus, effects: list[NodeEffect]) -> None:
         for effect in self.manager.handle(stimulus):
-            match effect:
-                case manager.PublishPlan(plan):
-                    effects.append(DeclarePlan(plan))
-                case manager.EndJob(job, outcome):
-                    effects.append(DeclareEnd(job, outcome))
-                case manager.Direct(directive):
-                    for node in self._nodes:
-                        self._tell(node, directive, effects)
-                case manager.WriteCheckpoint(job, checkpoint):
-                    effects.append(PublishCheckpoint(job, checkpoint))
-                case manager.Collect(job, keep):
-                    effects.append(CollectSnapshots(job, keep))
-                case manager.Find(job):
-                    effects.append(FindCheckpoints(job))
+            if isinstance(effect, manager.Direct):
+                for node in self._nodes:
+                    self._tell(node, effect.directive, effects)
+            else:
+                effects.append(effect)
 
     def _report(self, effects: list[NodeEffect]) -> None:
         """Tell the manager where this node is."""
@@ -212,7 +194,7 @@ class NodeMachine:
     # --- plans ----------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan, effects: list[NodeEffect]) -> None:
-        self._manage(manager.PlanSeen(plan), effects)
+        self._manage(PlanSeen(plan), effects)
         job = self.jobs.get(plan.job)
         if job is None or (job.plan is not None and plan.version <= job.plan.version):
             return

@@ -160,21 +160,21 @@ class SourceProcessor:
     def _deliver(self, delivery: Delivery, outputs: list[Output]) -> int:
         """Push what was read through the edges; returns the highest epoch that is known to be."""
         known = self._restored_after
+        highest = BEGINNING
         for epoch, dead in delivery.dead:
+            highest = max(highest, epoch)
             if epoch > known:
                 self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
             else:
                 self.edges.rows_dead += len(dead)
         for piece in delivery.pieces:
+            highest = max(highest, piece.epoch)
             if piece.epoch > known:
                 with _Blame(self.slice_id, piece.epoch):
                     self.edges.push(piece.epoch, self._positioned(piece), outputs)
         with _Blame(self.slice_id, delivery.open_epoch):
             self.edges.end(delivery.open_epoch, outputs)
         self.counters.rows_in += delivery.rows_read
-        highest = delivery.dead[-1][0] if delivery.dead else BEGINNING
-        for piece in delivery.pieces:
-            highest = max(highest, piece.epoch)
         self._highest = max(self._highest, highest)
         if delivery.open_epoch not in (BEGINNING, INFINITY):
             # a source may promise more than its rows say

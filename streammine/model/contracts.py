@@ -342,7 +342,8 @@ class Piece:
     """Rows of one epoch out of one source. `batch` holds visible columns.
 
     Rows stand at `row`, `row + 1`, … of file number `file`; where they are not contiguous, `rows` and
-    `files` (int64, int32 arrays) say so row by row. `times` (int64 microseconds) only where the epoch is
+    `files` (int64, int32 arrays) say so row by row. Of files that are merged under count epochs, `file` is 0
+    and a row is its number in the merged order. `times` (int64 microseconds) only where the epoch is
     by time.
     """
 

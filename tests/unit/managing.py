@@ -7,19 +7,21 @@ from collections.abc import Iterable
 from streammine.assembly import POLICIES
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import (
-    Collect,
     Direct,
     Elected,
-    EndJob,
-    Find,
-    Found,
-    JobArrived,
     ManagerEffect,
     ManagerStimulus,
     NodesChanged,
-    PublishPlan,
     Reported,
-    WriteCheckpoint,
+)
+from streammine.engine.node_stimuli import (
+    CheckpointsFound,
+    CollectSnapshots,
+    DeclareEnd,
+    DeclarePlan,
+    FindCheckpoints,
+    JobSeen,
+    PublishCheckpoint,
 )
 from streammine.model.job import Placement, Plan
 from streammine.model.snapshots import RecoverySettings
@@ -32,18 +34,18 @@ ON_A, ON_B = ("source/0", "counts/0"), ("source/1", "counts/1")
 
 def text(effect: ManagerEffect) -> str:
     match effect:
-        case PublishPlan(plan):
+        case DeclarePlan(plan):
             return f"plan {plan.version}: {plan.phase}"
-        case EndJob(_, outcome):
+        case DeclareEnd(_, outcome):
             return f"end: {outcome.status}, {outcome.reason}"
         case Direct(directive):
             making, after = epoch_text(directive.making), epoch_text(directive.retain_after)
             return f"direct: make {making}, retain after {after}"
-        case WriteCheckpoint(_, checkpoint):
+        case PublishCheckpoint(_, checkpoint):
             return f"write checkpoint {checkpoint.epoch}"
-        case Collect(_, keep):
+        case CollectSnapshots(_, keep):
             return f"keep checkpoints {[each.epoch for each in keep]}"
-        case Find():
+        case FindCheckpoints():
             return "find checkpoints"
 
 
@@ -67,7 +69,7 @@ def running(*nodes: str) -> ManagerMachine:
     """A manager whose job, without snapshots, runs on a and b."""
     manager = leading(*(nodes or ("a", "b")))
     deployed = [Reported(heartbeat("a", 1, ON_A)), Reported(heartbeat("b", 1, ON_B))]
-    told_so = told(manager, JobArrived(1, GRAPH, 2), *deployed)
+    told_so = told(manager, JobSeen(1, GRAPH, 2), *deployed)
     assert told_so == ["plan 1: deploy", "plan 2: run"]
     return manager
 
@@ -77,7 +79,7 @@ def snapshotting(
 ) -> ManagerMachine:
     """The same with a snapshot every ten epochs, of which none was made yet."""
     manager = leading(*(nodes or ("a", "b")))
-    told_so = told(manager, JobArrived(1, GRAPH, 2, recovery), Found(1, ()))
+    told_so = told(manager, JobSeen(1, GRAPH, 2, recovery), CheckpointsFound(1, ()))
     assert told_so == ["find checkpoints", "plan 1: deploy"]
     if deployed:
         for name, slices in (("a", ON_A), ("b", ON_B)):

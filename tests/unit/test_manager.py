@@ -5,17 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streammine.engine.manager import ENDED_JOBS_KEPT, ManagerMachine
-from streammine.engine.manager_stimuli import (
-    Elected,
-    EndJob,
-    EndSeen,
-    JobArrived,
-    NodesChanged,
-    PlanSeen,
-    PublishPlan,
-    Reported,
-    StopAsked,
-)
+from streammine.engine.manager_stimuli import Elected, NodesChanged, Reported, StopAsked
+from streammine.engine.node_stimuli import DeclareEnd, DeclarePlan, JobEndSeen, JobSeen, PlanSeen
 from streammine.model.job import Plan
 from tests.unit.managing import NODES, ON_A, ON_B, leading, new_manager, running, told
 from tests.unit.small_job import GRAPH, SLICES, heartbeat
@@ -24,7 +15,7 @@ from tests.unit.small_job import GRAPH, SLICES, heartbeat
 def test_a_job_is_deployed_then_run_then_ended() -> None:
     #   job -> plan 1 deploy -> (all nodes deployed) -> plan 2 run -> (all slices finished) -> end
     manager = leading("a", "b")
-    assert told(manager, JobArrived(1, GRAPH, 2)) == ["plan 1: deploy"]
+    assert told(manager, JobSeen(1, GRAPH, 2)) == ["plan 1: deploy"]
     assert told(manager, Reported(heartbeat("a", 1, ON_A))) == []
     assert told(manager, Reported(heartbeat("b", 1, ON_B))) == ["plan 2: run"]
     assert told(manager, Reported(heartbeat("a", 2, ON_A, finished=ON_A))) == []
@@ -37,15 +28,15 @@ def test_a_job_is_deployed_then_run_then_ended() -> None:
 
 def test_slices_go_to_as_many_nodes_as_the_job_wants() -> None:
     manager = leading("a", "b", "c")
-    (effect,) = manager.handle(JobArrived(1, GRAPH, 2))
-    assert isinstance(effect, PublishPlan)
+    (effect,) = manager.handle(JobSeen(1, GRAPH, 2))
+    assert isinstance(effect, DeclarePlan)
     places = {str(name): group[0].node for name, group in effect.plan.placements.items()}
     assert places == {"source/0": "a", "source/1": "b", "counts/0": "a", "counts/1": "b"}
 
 
 def test_a_job_waits_for_a_node_and_for_an_elected_manager() -> None:
     manager = new_manager()
-    assert told(manager, JobArrived(1, GRAPH, 2), NodesChanged((("a", 1),))) == []
+    assert told(manager, JobSeen(1, GRAPH, 2), NodesChanged((("a", 1),))) == []
     assert told(manager, NodesChanged(())) == []
     assert told(manager, Elected(True)) == []
     assert told(manager, NodesChanged((("b", 2),))) == ["plan 1: deploy"]
@@ -53,7 +44,7 @@ def test_a_job_waits_for_a_node_and_for_an_elected_manager() -> None:
 
 def test_a_report_of_an_older_plan_does_not_count_as_deployed() -> None:
     manager = leading("a")
-    assert told(manager, JobArrived(1, GRAPH, 1)) == ["plan 1: deploy"]
+    assert told(manager, JobSeen(1, GRAPH, 1)) == ["plan 1: deploy"]
     assert told(manager, Reported(heartbeat("a", 0))) == []
     assert told(manager, Reported(heartbeat("a", 1, SLICES))) == ["plan 2: run"]
 
@@ -80,7 +71,7 @@ def test_the_outcome_carries_the_counters_of_all_slices() -> None:
     manager = running()
     manager.handle(Reported(heartbeat("a", 2, ON_A, finished=ON_A)))
     (effect,) = manager.handle(Reported(heartbeat("b", 2, ON_B, finished=ON_B)))
-    assert isinstance(effect, EndJob)
+    assert isinstance(effect, DeclareEnd)
     assert effect.outcome.counters == {name: {"rows_in": 3.0} for name in SLICES}
 
 
@@ -93,7 +84,7 @@ def test_a_new_manager_goes_on_where_the_old_one_stopped(phase: str) -> None:
     version = 2 if phase == "run" else 1
     seen = Plan(1, version, phase, plan.placements)  # type: ignore[arg-type]
     new = new_manager()
-    assert told(new, NodesChanged(NODES), JobArrived(1, GRAPH, 2), PlanSeen(seen)) == []
+    assert told(new, NodesChanged(NODES), JobSeen(1, GRAPH, 2), PlanSeen(seen)) == []
     assert told(new, Elected(True), Reported(heartbeat("a", version, ON_A, finished=ON_A))) == []
     last = told(new, Reported(heartbeat("b", version, ON_B, finished=ON_B)))
     assert last == (["end: finished, None"] if phase == "run" else ["plan 2: run"])
@@ -101,7 +92,7 @@ def test_a_new_manager_goes_on_where_the_old_one_stopped(phase: str) -> None:
 
 def test_a_job_that_has_ended_is_left_alone() -> None:
     manager = running()
-    assert told(manager, EndSeen(1), NodesChanged(NODES[:1]), StopAsked(1, "late")) == []
+    assert told(manager, JobEndSeen(1), NodesChanged(NODES[:1]), StopAsked(1, "late")) == []
     plan = manager.jobs[1].plan
     assert plan is not None
     assert told(manager, PlanSeen(plan)) == []
@@ -110,6 +101,6 @@ def test_a_job_that_has_ended_is_left_alone() -> None:
 def test_old_jobs_that_are_over_are_forgotten() -> None:
     machine: ManagerMachine = new_manager()
     for number in range(40):
-        machine.handle(JobArrived(number, GRAPH, 1))
-        machine.handle(EndSeen(number))
+        machine.handle(JobSeen(number, GRAPH, 1))
+        machine.handle(JobEndSeen(number))
     assert list(machine.jobs) == list(range(40 - ENDED_JOBS_KEPT, 40))

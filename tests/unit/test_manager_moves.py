@@ -8,15 +8,12 @@ from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import (
     DrainAsked,
     Elected,
-    Found,
-    JobArrived,
     MoveAsked,
     NodesChanged,
-    PlanSeen,
-    Published,
     Reported,
     SavepointAsked,
 )
+from streammine.engine.node_stimuli import CheckpointPublished, CheckpointsFound, JobSeen, PlanSeen
 from streammine.model.ids import SliceId
 from tests.unit.managing import (
     NODES,
@@ -91,7 +88,7 @@ def test_nothing_that_a_moving_slice_may_ask_for_is_pruned() -> None:
     for epoch in (30, 40, 50):
         hear(manager, "a", *ON_A, frontier=epoch + 5, snapshots=(epoch,))
         hear(manager, "b", *ON_B, frontier=epoch + 5, snapshots=(epoch,))
-        told(manager, Published(1, epoch, None))
+        told(manager, CheckpointPublished(1, epoch, None))
     assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [40, 50]
     assert manager.jobs[1].retain_after == 20
 
@@ -100,8 +97,8 @@ def test_a_move_outlives_the_manager() -> None:
     old = settled()
     told(old, MoveAsked(1, COUNTS, "a", True))
     new = new_manager()
-    told(new, NodesChanged(NODES), JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
-    told(new, Elected(True), Found(1, old.jobs[1].coordinator.complete))
+    told(new, NodesChanged(NODES), JobSeen(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    told(new, Elected(True), CheckpointsFound(1, old.jobs[1].coordinator.complete))
     hear(new, "b", *ON_B, frontier=25)
     assert arrives(new, 22) == []
     assert arrives(new, 26) == ["plan 4: run"]
@@ -142,7 +139,7 @@ def test_a_savepoint_ends_the_job_with_the_next_complete_checkpoint() -> None:
     assert plan_of(manager).savepoint
     hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
     hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
-    assert told(manager, Published(1, 30, None))[-1] == "end: savepoint, None"
+    assert told(manager, CheckpointPublished(1, 30, None))[-1] == "end: savepoint, None"
 
 
 def test_a_savepoint_that_can_not_be_written_does_not_end_the_job() -> None:
@@ -150,7 +147,7 @@ def test_a_savepoint_that_can_not_be_written_does_not_end_the_job() -> None:
     told(manager, SavepointAsked(1))
     hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
     hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
-    assert not [line for line in told(manager, Published(1, 30, "full")) if "end" in line]
+    assert not [line for line in told(manager, CheckpointPublished(1, 30, "full")) if "end" in line]
 
 
 @pytest.mark.parametrize(

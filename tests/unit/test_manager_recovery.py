@@ -8,16 +8,13 @@ import pytest
 
 from streammine.engine import manager as machine
 from streammine.engine.manager import SILENT_SECONDS, ManagerMachine
-from streammine.engine.manager_stimuli import (
-    Elected,
-    EndJob,
-    Found,
-    JobArrived,
-    NodesChanged,
+from streammine.engine.manager_stimuli import Elected, NodesChanged, Reported, Ticked
+from streammine.engine.node_stimuli import (
+    CheckpointPublished,
+    CheckpointsFound,
+    DeclareEnd,
+    JobSeen,
     PlanSeen,
-    Published,
-    Reported,
-    Ticked,
 )
 from streammine.model.control import DamagedSnapshot
 from streammine.model.recovery import Checkpoint
@@ -63,9 +60,9 @@ def checkpointed(*nodes: str, found: tuple[int, ...] = (10, 20)) -> ManagerMachi
     old = snapshotting(*nodes)
     new = new_manager()
     told(new, NodesChanged(tuple((name, at) for at, name in enumerate(nodes or ("a", "b"), 1))))
-    told(new, JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    told(new, JobSeen(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
     assert told(new, Elected(True)) == ["find checkpoints"]
-    told(new, Found(1, tuple(checkpoint(epoch) for epoch in found)))
+    told(new, CheckpointsFound(1, tuple(checkpoint(epoch) for epoch in found)))
     return new
 
 
@@ -95,7 +92,7 @@ def test_the_outcome_counts_what_the_plan_s_replicas_did_and_no_lost_one_s() -> 
     replicas += [report(name, 3, finished=True) for name in ON_B]
     counted = [replace(each, counters={"rows_in": 7.0}) for each in replicas]
     ends = manager.handle(Reported(told_by("a", 3, counted)))
-    (outcome,) = [each.outcome for each in ends if isinstance(each, EndJob)]
+    (outcome,) = [each.outcome for each in ends if isinstance(each, DeclareEnd)]
     assert outcome.counters == {name: {"rows_in": 7.0} for name in SLICES}
 
 
@@ -118,7 +115,7 @@ def test_nothing_is_rebuilt_before_the_checkpoints_are_known() -> None:
     told(manager, Elected(False), Elected(True))
     hear(manager, "a", *ON_A)
     assert told(manager, NodesChanged((A,))) == []
-    assert planned(told(manager, Found(1, ()))) == ["plan 3: run"]
+    assert planned(told(manager, CheckpointsFound(1, ()))) == ["plan 3: run"]
     assert places(manager)["counts/1"] == "a: 3"
 
 
@@ -287,7 +284,7 @@ def test_a_manager_that_is_not_elected_any_more_does_nothing() -> None:
     manager = checkpointed()
     hear(manager, "a", *ON_A)
     told(manager, Elected(False))
-    assert told(manager, NodesChanged((A,)), Published(1, 30, None), Ticked(1.0)) == []
+    assert told(manager, NodesChanged((A,)), CheckpointPublished(1, 30, None), Ticked(1.0)) == []
     assert hear(manager, "a", *ON_A) == []
 
 
@@ -295,11 +292,13 @@ def test_a_new_manager_rebuilds_what_was_lost_with_the_old_one() -> None:
     #   b was the manager and is gone; a hears of it, is elected, looks for checkpoints and reports
     old = snapshotting()
     new = new_manager()
-    told(new, NodesChanged(NODES), JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    told(new, NodesChanged(NODES), JobSeen(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
     assert told(new, Elected(True)) == ["find checkpoints"]
     assert told(new, NodesChanged((A,))) == []
     assert hear(new, "a", *ON_A, frontier=25) == []
-    assert planned(told(new, Found(1, (checkpoint(10), checkpoint(20))))) == ["plan 3: run"]
+    assert planned(told(new, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))) == [
+        "plan 3: run"
+    ]
     assert places(new)["counts/1"] == "a: 3 from 20"
 
 
@@ -307,8 +306,8 @@ def test_a_new_manager_does_not_rebuild_what_the_old_one_has_rebuilt() -> None:
     old = lost_b()
     plan = plan_of(old)
     new = new_manager()
-    told(new, NodesChanged((A,)), JobArrived(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan))
-    told(new, Elected(True), Found(1, (checkpoint(10), checkpoint(20))))
+    told(new, NodesChanged((A,)), JobSeen(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan))
+    told(new, Elected(True), CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
     assert planned(hear(new, "a", *ON_A, frontier=25)) == []
     assert plan_of(new) == plan
 
@@ -321,8 +320,8 @@ def test_a_checkpoint_of_an_earlier_term_does_not_count() -> None:
     hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
     assert "write checkpoint 30" in hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
     told(manager, Elected(False), Elected(True))
-    assert told(manager, Published(1, 30, None)) == []
-    told(manager, Found(1, (checkpoint(10), checkpoint(20))))
+    assert told(manager, CheckpointPublished(1, 30, None)) == []
+    told(manager, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
     assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [10, 20]
 
 
@@ -337,10 +336,12 @@ def test_checkpoints_are_named_written_and_pruned_behind_the_older_of_the_last_t
     hear(manager, "a", *ON_A, frontier=15, snapshots=(10,))
     lines = hear(manager, "b", *ON_B, frontier=15, snapshots=(10,))
     assert lines == ["write checkpoint 10"]
-    assert told(manager, Published(1, 10, None))[-1] == "direct: make 20, retain after none"
+    assert (
+        told(manager, CheckpointPublished(1, 10, None))[-1] == "direct: make 20, retain after none"
+    )
     hear(manager, "a", *ON_A, frontier=25, snapshots=(10, 20))
     assert hear(manager, "b", *ON_B, frontier=25, snapshots=(10, 20)) == ["write checkpoint 20"]
-    assert told(manager, Published(1, 20, None)) == [
+    assert told(manager, CheckpointPublished(1, 20, None)) == [
         "keep checkpoints [10, 20]",
         "direct: make none, retain after 10",
         "direct: make 30, retain after 10",
@@ -353,7 +354,7 @@ def test_a_manifest_that_can_not_be_written_prunes_nothing() -> None:
     hear(manager, "b", *ON_B, frontier=25)
     hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
     hear(manager, "b", *ON_B, frontier=35, snapshots=(30,))
-    lines = told(manager, Published(1, 30, "no space"))
+    lines = told(manager, CheckpointPublished(1, 30, "no space"))
     assert not [line for line in lines if "keep" in line or "retain after 10" in line]
     assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [10, 20]
 
