@@ -17,6 +17,7 @@ from streammine.operators.kernels.columns import (
     word_count,
     words_to_array,
 )
+from streammine.operators.kernels.key_box import KeyColumn
 from streammine.operators.kernels.string_table import StringContents, StringTable
 from streammine.operators.kernels.word_table import WordTable
 
@@ -120,7 +121,7 @@ class GroupIndex:
             return self._only_strings.ids(
                 *byte_ranges(columns[0]), validity_mask(columns[0]), insert
             )
-        return self._rows.ids(self._words(columns, insert, self._rows), insert)
+        return self._rows.ids(self._word_columns(columns, insert, self._rows), insert)
 
     def _check(self, columns: Sequence[pa.Array]) -> None:
         if len(columns) != len(self._types):
@@ -135,10 +136,10 @@ class GroupIndex:
                     f"key column {number} has {len(column)} rows, column 0 has {len(columns[0])}"
                 )
 
-    def _words(
+    def _word_columns(
         self, columns: Sequence[pa.Array], insert: bool, rows: WordTable
-    ) -> npt.NDArray[np.int64]:
-        """Return int64[width, n], one row of words per key row, null word last if there is one."""
+    ) -> list[KeyColumn]:
+        """The words of the key rows, one array for each place in a row, the null word last."""
         fixed_nulls = any(
             column.null_count
             for column, table in zip(columns, self._strings, strict=True)
@@ -147,30 +148,25 @@ class GroupIndex:
         if fixed_nulls and not self._has_null_word:
             rows.widen()
             self._has_null_word = True
-        if rows.width == 1:
-            return self._column_words(columns[0], 0, insert)
-        words = np.empty((rows.width, len(columns[0])), dtype=np.int64)
-        if self._has_null_word:
-            words[-1] = 0
-        first = 0
-        for number, column in enumerate(columns):
-            count = self._word_counts[number]
-            target = words[first : first + count]
-            if pa.types.is_signed_integer(column.type):
-                # widened on the way, not in a copy of its own
-                target[0] = fixed_values(column)
-            else:
-                target[:] = self._column_words(column, number, insert)
-            first += count
-            if self._strings[number] is None and column.null_count:
+        words: list[KeyColumn] = []
+        null_word = np.zeros(len(columns[0]) if self._has_null_word else 0, dtype=np.int64)
+        for number, (column, table) in enumerate(zip(columns, self._strings, strict=True)):
+            if table is not None:
+                words.append(table.ids(*byte_ranges(column), validity_mask(column), insert))
+            elif column.null_count:
                 missing = ~validity_mask(column)
-                target[:, missing] = 0
-                words[-1] |= missing.astype(np.int64) << number
+                words.extend(np.where(missing, 0, canonical_words(column)))
+                null_word |= missing.astype(np.int64) << number
+            elif _is_int32(column.type):
+                words.append(fixed_values(column))
+            else:
+                words.extend(canonical_words(column))
+        if self._has_null_word:
+            words.append(null_word)
         return words
 
-    def _column_words(self, column: pa.Array, number: int, insert: bool) -> npt.NDArray[np.int64]:
-        table = self._strings[number]
-        if table is None:
-            return canonical_words(column)
-        codes = table.ids(*byte_ranges(column), validity_mask(column), insert)
-        return codes.reshape(1, -1)
+
+def _is_int32(key_type: pa.DataType) -> bool:
+    """Whether a value is its own word, in 32 bits."""
+    types = pa.types
+    return bool(types.is_int32(key_type) or types.is_date32(key_type) or types.is_time32(key_type))

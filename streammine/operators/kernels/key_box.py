@@ -5,15 +5,20 @@ position in the box is the address of the id and nothing needs to be compared. R
 box, or not seen before, are left to the hash table, which stays the one source of ids.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from streammine.operators.kernels.compilation import (
+    INT32_IN,
     INT32_OUT,
     INT64,
     INT64_IN,
     INT64_OUT,
     KernelSet,
+    helper,
     read_only,
 )
 
@@ -24,34 +29,55 @@ _CELL_LIMIT = 1 << 18
 _LAYOUT_LIMIT = 64
 _MINIMUM_ROWS = 256
 
+KeyColumn = npt.NDArray[Any]
+"""One word of every key row: int32 or int64[n], in the width in which it came."""
 
-@_KERNELS.kernel(read_only(INT64, 2), INT64_IN, INT64_IN, INT32_OUT, INT64_OUT, INT64_OUT)
-def _find_cells(
-    words: npt.NDArray[np.int64],
-    bases: npt.NDArray[np.int64],
-    extents: npt.NDArray[np.int64],
+
+@helper
+def _advance(column: KeyColumn, base: int, extent: int, places: npt.NDArray[np.int32]) -> None:
+    """Go one column further with places (int32[n]): -1, and for good, where a row lies outside.
+
+    Without branches, so that it is done for many rows at once.
+    """
+    for row in range(column.size):
+        distance = np.uint64(np.int64(column[row]) - base)
+        place = np.int64(places[row])
+        inside = (place >= 0) & (distance < np.uint64(extent))
+        places[row] = place * extent + np.int64(distance) if inside else -1
+
+
+@_KERNELS.kernel(INT32_IN, INT64, INT64, INT32_OUT)
+def _advance_by_int32(
+    column: npt.NDArray[np.int32], base: int, extent: int, places: npt.NDArray[np.int32]
+) -> None:
+    _advance(column, base, extent, places)
+
+
+@_KERNELS.kernel(INT64_IN, INT64, INT64, INT32_OUT)
+def _advance_by_int64(
+    column: npt.NDArray[np.int64], base: int, extent: int, places: npt.NDArray[np.int32]
+) -> None:
+    _advance(column, base, extent, places)
+
+
+@_KERNELS.kernel(INT32_IN, INT32_IN, INT64_OUT, INT64_OUT)
+def _read_cells(
+    places: npt.NDArray[np.int32],
     cells: npt.NDArray[np.int32],
     ids: npt.NDArray[np.int64],
     missing: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
     """Fill ids; list the rows without one. Return how many those are, and how many lie outside."""
-    width, rows = words.shape
     count = 0
     outside_count = 0
-    for row in range(rows):
-        position = np.uint64(words[0, row] - bases[0])
-        outside = position >= np.uint64(extents[0])
-        for column in range(1, width):
-            distance = np.uint64(words[column, row] - bases[column])
-            extent = np.uint64(extents[column])
-            outside |= distance >= extent
-            position = position * extent + distance
-        if outside:
+    for row in range(places.size):
+        place = places[row]
+        if place < 0:
             outside_count += 1
             missing[count] = row
             count += 1
             continue
-        identity = np.int64(cells[position])
+        identity = np.int64(cells[np.uint64(place)])
         ids[row] = identity
         if identity < 0:
             missing[count] = row
@@ -102,13 +128,20 @@ class KeyBox:
         return self._cells.size > 0
 
     def find(
-        self, words: npt.NDArray[np.int64]
+        self, columns: Sequence[KeyColumn]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """Return (ids int64[n], rows without an id in ascending order, number outside the box)."""
-        rows = words.shape[1]
+        rows = columns[0].size
+        places = np.zeros(rows, dtype=np.int32)
+        layout = zip(columns, self._bases.tolist(), self._extents.tolist(), strict=True)
+        for column, base, extent in layout:
+            if column.dtype == np.int32:
+                _advance_by_int32(column, base, extent, places)
+            else:
+                _advance_by_int64(column, base, extent, places)
         ids = np.empty(rows, dtype=np.int64)
         missing = np.empty(rows, dtype=np.int64)
-        count, outside = _find_cells(words, self._bases, self._extents, self._cells, ids, missing)
+        count, outside = _read_cells(places, self._cells, ids, missing)
         return ids, missing[:count], outside
 
     def enter(self, words: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> None:

@@ -6,6 +6,8 @@ the hash and id + 1, and only a slot whose hash bits agree leads to the comparis
 itself. Either way all columns are decided in one probe, never column by column.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,7 +20,7 @@ from streammine.operators.kernels.compilation import (
     helper,
     read_only,
 )
-from streammine.operators.kernels.key_box import KeyBox
+from streammine.operators.kernels.key_box import KeyBox, KeyColumn
 from streammine.operators.kernels.machine_words import fold_product
 
 _KERNELS = KernelSet()
@@ -153,6 +155,14 @@ def _enter_keys(
         slots[slot] = (np.int64(mixed) & ~_IDENTITY_BITS) | (identity + 1)
 
 
+def _words(columns: Sequence[KeyColumn]) -> npt.NDArray[np.int64]:
+    """Columns as words[width, n], each a row in C order."""
+    words = np.empty((len(columns), columns[0].size), dtype=np.int64)
+    for number, column in enumerate(columns):
+        words[number] = column
+    return words
+
+
 class WordTable:
     """Growing table of distinct rows of `width` int64 words."""
 
@@ -175,20 +185,20 @@ class WordTable:
         """Bytes held by the table."""
         return self._slots.nbytes + self._keys.nbytes + self._box.nbytes
 
-    def ids(self, words: npt.NDArray[np.int64], insert: bool) -> npt.NDArray[np.int64]:
-        """Return int64[n] ids of the rows of words[width, n] (C order).
+    def ids(self, columns: Sequence[KeyColumn], insert: bool) -> npt.NDArray[np.int64]:
+        """Return int64[n] ids of the rows whose words stand in `width` contiguous columns.
 
         Without `insert` an unknown row gets -1. Raises OverflowError beyond 2^31 - 2 rows.
         """
-        assert words.shape[0] == self.width, (words.shape, self.width)
+        assert len(columns) == self.width, (len(columns), self.width)
         if not self._box.active:
-            ids = self._search(words, insert)
+            ids = self._search(_words(columns), insert)
             if self._box.wants_layout(ids.size, ids.size):
                 self._box.lay_out(self.keys())
             return ids
-        ids, missing, outside = self._box.find(words)
+        ids, missing, outside = self._box.find(columns)
         if missing.size > 0:
-            rest = np.ascontiguousarray(words[:, missing])
+            rest = _words([column[missing] for column in columns])
             found = self._search(rest, insert)
             ids[missing] = found
             if self._box.wants_layout(ids.size, outside):

@@ -130,19 +130,20 @@ class ParsedFile:
         first = self.rows_read
         batch, rows, dead = self._unread(block)
         self.rows_read = self._parsed_rows
-        batch, rows, times, dead, dead_epochs = self._usable.sort_out(batch, first, rows, dead)
+        found = self._usable.sort_out(batch, first, rows, dead)
         bound = self._definition.lowest_open(self.rows_read)
         return RowRun(
-            batch,
+            found.batch,
             bound if self.clock is None else self.clock.open_epoch,
-            dead,
+            found.dead,
             self.file,
             first,
             first,
-            rows=rows,
-            numbers=rows,
-            times=times,
-            dead_epochs=dead_epochs,
+            rows=found.rows,
+            numbers=found.rows,
+            times=found.times,
+            ascending=found.ascending,
+            dead_epochs=found.dead_epochs,
         )
 
     def _parse(self, stream: ByteStream, columns: Sequence[str] | None) -> Iterator[ParsedBlock]:

@@ -152,7 +152,7 @@ class _CutRun:
             elif run.numbers is not None:
                 self._epochs = definition.of_rows(run.numbers)
         epochs = self._epochs
-        if epochs is not None and not bool(np.all(epochs[1:] >= epochs[:-1])):
+        if epochs is not None and not run.ascending and not _ascends(epochs):
             self._lowest_from = np.minimum.accumulate(epochs[::-1])[::-1]
 
     @property
@@ -254,5 +254,14 @@ def _common_epoch(run: RowRun, definition: EpochDefinition) -> int | None:
     """The epoch of all rows of a run, if they have one; most runs of time epochs do."""
     if run.epoch is not None or run.times is None or not len(run.times):
         return run.epoch
-    lowest = definition.lowest_open(int(run.times.min()))
-    return lowest if definition.lowest_open(int(run.times.max())) == lowest else None
+    first, last = (run.times[0], run.times[-1]) if run.ascending else _range(run.times)
+    lowest = definition.lowest_open(int(first))
+    return lowest if definition.lowest_open(int(last)) == lowest else None
+
+
+def _range(times: IntArray) -> tuple[np.int64, np.int64]:
+    return times.min(), times.max()
+
+
+def _ascends(values: IntArray) -> bool:
+    return bool(np.all(values[1:] >= values[:-1]))

@@ -60,18 +60,19 @@ class GeneratedRuns:
         batch = self._made(first, min(BLOCK_ROWS, self._rows - first))
         if self._columns is not None:
             batch = batch.select(self._columns)
-        batch, rows, times, dead, dead_epochs = self._usable.sort_out(batch, first, None, None)
+        found = self._usable.sort_out(batch, first, None, None)
         bound = self._definition.lowest_open(self._next)
         return RowRun(
-            batch,
+            found.batch,
             bound if self._clock is None else self._clock.open_epoch,
-            dead,
+            found.dead,
             row=first,
             number=first,
-            rows=rows,
-            numbers=rows,
-            times=times,
-            dead_epochs=dead_epochs,
+            rows=found.rows,
+            numbers=found.rows,
+            times=found.times,
+            ascending=found.ascending,
+            dead_epochs=found.dead_epochs,
         )
 
     def position(self) -> Position:

@@ -310,20 +310,22 @@ class ParquetRuns:
         dead = _dead(batch, row, group.path, reasons) if reasons else None
         rows = None if keep is None else row + keep
         batch = typed if self._stored.names == self._columns else typed.select(self._columns)
-        batch, rows, times, dead, dead_epochs = self._usable.sort_out(batch, row, rows, dead)
+        found = self._usable.sort_out(batch, row, rows, dead)
         offset = group.number - group.row
-        if dead is not None and dead_epochs is None:
-            dead_epochs = self._definition.of_rows(offset + dead_numbers(dead))
+        dead_epochs = found.dead_epochs
+        if found.dead is not None and dead_epochs is None:
+            dead_epochs = self._definition.of_rows(offset + dead_numbers(found.dead))
         return RowRun(
-            batch,
+            found.batch,
             self._open_epoch(group),
-            dead,
+            found.dead,
             group.file,
             row,
             row + offset,
-            rows=rows,
-            numbers=None if rows is None else rows + offset,
-            times=times,
+            rows=found.rows,
+            numbers=None if found.rows is None else found.rows + offset,
+            times=found.times,
+            ascending=found.ascending,
             dead_epochs=dead_epochs,
         )
 

@@ -20,8 +20,8 @@ class RowRun:
     `dead_epochs` (int64, ascending) are those of the dead rows; None where there are none.
     Rows stand in file `file` at `row`, `row + 1`, …, and are numbers `number`, `number + 1`, … of
     the whole source; where they are not contiguous, the arrays `rows`, `numbers` (int64) and
-    `files` (int32) say so. `times` (int64 microseconds) only for time epochs. `epoch` where all
-    rows have one that neither numbers nor times tell.
+    `files` (int32) say so. `times` (int64 microseconds) only for time epochs; `ascending`: they never
+    fall. `epoch` where all rows have one that neither numbers nor times tell.
     """
 
     batch: pa.RecordBatch
@@ -34,6 +34,7 @@ class RowRun:
     rows: IntArray | None = None
     numbers: IntArray | None = None
     times: IntArray | None = None
+    ascending: bool = False
     epoch: int | None = None
     dead_epochs: IntArray | None = None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,22 @@ from streammine.model.source_order import (
     usable_event_times,
 )
 
-Sorted = tuple[pa.RecordBatch, IntArray | None, IntArray | None, DeadRows | None, IntArray | None]
+
+@dataclass(frozen=True)
+class SortedRows:
+    """Rows of a batch that can be used, and the dead ones of its file up to its end.
+
+    `rows` are their numbers in the file, int64; None where they are still contiguous. Where epochs go
+    by time, `times` are the event times (int64 microseconds), `ascending` says that they never fall,
+    and `dead_epochs` (int64) are the epochs of the dead rows.
+    """
+
+    batch: pa.RecordBatch
+    rows: IntArray | None
+    dead: DeadRows | None
+    times: IntArray | None = None
+    ascending: bool = False
+    dead_epochs: IntArray | None = None
 
 
 class FileClock:
@@ -52,6 +68,14 @@ class FileClock:
     def open_epoch(self) -> int:
         return self.epoch.lowest_open(self.bound)
 
+    def follow(self, times: IntArray) -> bool:
+        """Go on with the file's next rows, all usable, if none lies behind one before it."""
+        if len(times) and (times[0] < self.latest or not bool(np.all(times[1:] >= times[:-1]))):
+            return False
+        if len(times):
+            self.latest = int(times[-1])
+        return True
+
     def late(
         self, times: IntArray, usable: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[np.bool_] | None:
@@ -59,9 +83,6 @@ class FileClock:
         if not len(times):
             return None
         before = self.latest
-        if usable is None and times[0] >= before and bool(np.all(times[1:] >= times[:-1])):
-            self.latest = int(times[-1])
-            return None
         reached = running_maximum(times, usable, before)
         self.latest = int(reached[-1])
         preceding = np.concatenate([np.array([before], np.int64), reached[:-1]])
@@ -93,29 +114,32 @@ class UsableRows:
 
     def sort_out(
         self, batch: pa.RecordBatch, row: int, rows: IntArray | None, dead: DeadRows | None
-    ) -> Sorted:
-        """(usable rows, their numbers or None where still contiguous, event times, dead rows, their
-        epochs where epochs go by time).
+    ) -> SortedRows:
+        """Sort out rows that stand at `rows`, or at `row` and the following where that is None.
 
-        The rows stand at `rows`, or at `row` and the following where that is None.
+        `dead` are those among them that have been found before.
         """
         times = None
         late = None
         usable = None
+        ascending = False
         latest = BEGINNING
         if self._clock is not None:
             column = self._clock.epoch.column
             times, usable = usable_event_times(batch.column(column), self._clock.epoch.unit)
             latest = self._clock.latest
-            late = self._clock.late(times, usable)
+            ascending = usable is None and self._clock.follow(times)
+            if not ascending:
+                late = self._clock.late(times, usable)
         elif self._merge_by is not None:
             column = self._merge_by
             _, usable = merge_keys(batch.column(column))
         if usable is None and late is None:
-            if dead is None or times is None:
-                return batch, rows, times, dead, None
-            assert rows is not None, "dead rows leave gaps"
-            return batch, rows, times, dead, self._epochs(dead, rows, times, usable, latest)
+            dead_epochs = None
+            if dead is not None and times is not None:
+                assert rows is not None, "dead rows leave gaps"
+                dead_epochs = self._epochs(dead, rows, times, usable, latest)
+            return SortedRows(batch, rows, dead, times, ascending, dead_epochs)
         keep = np.ones(batch.num_rows, np.bool_) if usable is None else usable
         reasons: dict[int, str] = {
             index: self._unusable_reason(batch, index) for index in np.flatnonzero(~keep).tolist()
@@ -129,9 +153,9 @@ class UsableRows:
         dead = self._with_dead(dead, batch, numbers, reasons)
         batch = batch.filter(pa.array(keep))
         if times is None:
-            return batch, numbers[keep], None, dead, None
-        epochs = self._epochs(dead, numbers, times, usable, latest)
-        return batch, numbers[keep], times[keep], dead, epochs
+            return SortedRows(batch, numbers[keep], dead)
+        dead_epochs = self._epochs(dead, numbers, times, usable, latest)
+        return SortedRows(batch, numbers[keep], dead, times[keep], False, dead_epochs)
 
     def _epochs(
         self,
