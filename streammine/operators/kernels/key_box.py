@@ -35,15 +35,15 @@ KeyColumn = npt.NDArray[Any]
 
 @helper
 def _advance(column: KeyColumn, base: int, extent: int, places: npt.NDArray[np.int32]) -> None:
-    """Go one column further with places (int32[n]): -1, and for good, where a row lies outside.
+    """Go one column further with places (int32[n]); those of rows that lie outside are negative.
 
-    Without branches, so that it is done for many rows at once.
+    A negative place stays negative, for a distance is less than the extent. Without branches, so that it
+    is done for many rows at once.
     """
     for row in range(column.size):
         distance = np.uint64(np.int64(column[row]) - base)
-        place = np.int64(places[row])
-        inside = (place >= 0) & (distance < np.uint64(extent))
-        places[row] = place * extent + np.int64(distance) if inside else -1
+        inside = distance < np.uint64(extent)
+        places[row] = np.int64(places[row]) * extent + np.int64(distance) if inside else -1
 
 
 @_KERNELS.kernel(INT32_IN, INT64, INT64, INT32_OUT)
