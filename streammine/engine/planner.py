@@ -27,7 +27,8 @@ class LogicalNode:
 
     `slices` None takes the default. `discipline` and `combine` are the user's wishes. `may_die`: rows can
     turn out unusable here (sources, user code that sends bad events to the dead letters). `every_key`: the
-    end of an epoch concerns all keys.
+    end of an epoch concerns all keys. `inputs` may name a node that is declared later, which makes a loop;
+    `max_rounds` stands at a loop's head alone, None takes the default.
     """
 
     name: str
@@ -42,6 +43,7 @@ class LogicalNode:
     ordered: bool = False
     may_die: bool = False
     every_key: bool = False
+    max_rounds: int | None = None
 
 
 DEFAULT_SLICES = 2

@@ -74,6 +74,7 @@ class JobSpec:
 
 VertexKind = Literal["source", "stateful", "sink", "committer"]
 Routing = Literal["partition", "broadcast", "forward"]
+EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ class Edge:
     `stages` are the stateless operators applied, in order, on the sending side. `combined`: the target's
     combiner runs on the sending side and the frames carry partials. `routing`: "partition" (by key),
     "broadcast", or "forward" (slice i sends to slice i modulo the target's slices only). `carries_order`:
-    frames carry the hidden order columns. `dead`: the edge takes the dead rows, not the output.
+    frames carry the hidden order columns. `dead`: the edge takes the dead rows, not the output. `kind`:
+    where it lies as to a loop; "plain" is outside of every loop at both ends.
     """
 
     source: str
@@ -109,6 +111,22 @@ class Edge:
     routing: Routing
     carries_order: bool
     dead: bool = False
+    kind: EdgeKind = "plain"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A strongly connected component of the graph (DESIGN §5, "Loops").
+
+    Every cycle of it leads through the vertex `head`. `members` are its vertices in declared order, the
+    head among them; `back` its back-edges, (source vertex, head). An epoch has `max_rounds` rounds at
+    most; what is on its way then is carried into the next.
+    """
+
+    head: str
+    members: tuple[str, ...]
+    back: tuple[tuple[str, str], ...]
+    max_rounds: int
 
 
 @dataclass(frozen=True)
@@ -124,10 +142,12 @@ class Channel:
 
 @dataclass(frozen=True)
 class JobGraph:
-    """Vertices in topological order, and edges; slices and channels follow from them."""
+    """Vertices in topological order (but for back-edges), and edges; slices and channels follow from
+    them."""
 
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
+    loops: tuple[Loop, ...] = ()
 
     def vertex(self, name: str) -> Vertex:
         return next(vertex for vertex in self.vertices if vertex.name == name)
