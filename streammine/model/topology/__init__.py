@@ -18,6 +18,7 @@ from streammine.model.topology.keyed import (
     KeyedFields,
     UserOperator,
 )
+from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, OperatorLoop
 from streammine.model.topology.operators import OPERATOR_KINDS, Operator
 from streammine.model.topology.partitions import (
     BroadcastPartition,
@@ -57,6 +58,7 @@ __all__ = [
     "AGGREGATE_FUNCTIONS",
     "BUILT_IN_GENERATORS",
     "BY_VALUE_PREFIX",
+    "DEFAULT_MAX_ROUNDS",
     "EPOCH_COLUMN",
     "OPERATOR_KINDS",
     "TEXT_SCHEMA",
@@ -84,6 +86,7 @@ __all__ = [
     "OneInput",
     "Operator",
     "OperatorBase",
+    "OperatorLoop",
     "Partition",
     "Preparation",
     "Problem",

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from streammine.model.contracts import Discipline
 from streammine.model.suggestions import hint, listed
-from streammine.model.topology.graph import cycle, cycle_text, topology_graph
+from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.keyed import (
     AggregateOperator,
     JoinOperator,
     KeyedFields,
     UserOperator,
 )
+from streammine.model.topology.loop_checks import input_path, loop_problems
 from streammine.model.topology.partitions import KeyRangePartition
 from streammine.model.topology.problems import Path, Problem
 from streammine.model.topology.sources import FilesSource
@@ -34,7 +35,7 @@ Problems = Iterator[Problem]
 def problems_in(topology: Topology) -> list[Problem]:
     """Everything that keeps a topology from running, in no particular order."""
     local = [problem for check in _CHECKS for problem in check(topology)]
-    # What follows the graph needs one whose inputs exist and that has no cycle.
+    # What follows the graph needs one whose inputs exist and whose loops have heads.
     return local or list(_promises(topology))
 
 
@@ -77,19 +78,11 @@ def _inputs(topology: Topology) -> Problems:
     for name, operator in topology.operators.items():
         for port, one in enumerate(operator.input_names):
             if one not in readable:
-                path = ("operators", name, *_input_path(operator, port))
+                path = ("operators", name, *input_path(operator, port))
                 yield _unknown_input(path, one, topology)
     for name, sink in topology.sinks.items():
         if sink.input not in readable:
             yield _unknown_input(("sinks", name, "input"), sink.input, topology)
-
-
-def _input_path(operator: object, port: int) -> Path:
-    if isinstance(operator, JoinOperator):
-        return ("join", ("left", "right")[port])
-    if isinstance(operator, UserOperator) and operator.inputs is not None:
-        return ("inputs", port)
-    return ("input",)
 
 
 def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
@@ -106,15 +99,6 @@ def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
         f"there is no source or operator '{name}'{suggestion} "
         f"There are: {listed(sorted(readable))}",
     )
-
-
-def _cycles(topology: Topology) -> Problems:
-    operators = topology.operators
-    found = cycle({name: operator.input_names for name, operator in operators.items()})
-    if found:
-        operator = operators[found[0]]
-        port = next(i for i, one in enumerate(operator.input_names) if one in found)
-        yield Problem(("operators", found[0], *_input_path(operator, port)), cycle_text(found))
 
 
 def _windows(topology: Topology) -> Problems:
@@ -283,7 +267,7 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     _sinks,
     _names,
     _inputs,
-    _cycles,
+    loop_problems,
     _windows,
     _partitions,
     _code,

@@ -177,7 +177,7 @@ class Topology(Part):
     def check(self) -> Topology:
         """This topology, if it can run. Raises TopologyError with everything that is wrong.
 
-        References, names, cycles, windows, schemas and promises are checked here, where all parts
+        References, names, loops, windows, schemas and promises are checked here, where all parts
         are there; fields by themselves were when their part was made.
         """
         problems = problems_in(self)

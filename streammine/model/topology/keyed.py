@@ -18,6 +18,7 @@ from pydantic import (
 from streammine.model.contracts import Discipline
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.aggregates import AggregateField
+from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, MOST_ROUNDS
 from streammine.model.topology.partitions import (
     BroadcastPartition,
     HashPartition,
@@ -29,6 +30,7 @@ from streammine.model.topology.parts import (
     BY_VALUE_PREFIX,
     LONGEST_TEXT,
     MOST_ENTRIES,
+    NO_BOOLEAN,
     Column,
     Columns,
     DurationField,
@@ -95,6 +97,12 @@ class KeyedFields(Part):
         "refused; epoch: epochs in order, any order inside; strict: every event in order. "
         "Default: the cheapest that keeps the promise (see `streammine explain`).",
         examples=["strict"],
+    )
+    max_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS), NO_BOOLEAN] | None = Field(
+        default=None,
+        description="For the operator that a loop begins at: how often rows go round in one epoch. "
+        f"What still goes round then waits for the next epoch. Default: {DEFAULT_MAX_ROUNDS}.",
+        examples=[100],
     )
 
     @model_validator(mode="before")
@@ -310,8 +318,8 @@ class UserOperator(OperatorBase, KeyedFields):
         default=None,
         min_length=1,
         max_length=100,
-        description="Names of several inputs, for an Operator with as many ports. Give this or "
-        "input.",
+        description="Names of several inputs, for an Operator with as many ports. One that gets its "
+        "own rows from here makes a loop. Give this or input.",
         examples=[["readings", "limits"]],
     )
     operator: Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_user_code)] = Field(

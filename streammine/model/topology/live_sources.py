@@ -19,6 +19,7 @@ from streammine.model.durations import Duration, Size
 from streammine.model.topology.parts import (
     MOST_ENTRIES,
     NO_BOOLEAN,
+    NOT_READING,
     Column,
     ColumnType,
     DurationField,
@@ -87,6 +88,7 @@ class LiveSource(Part):
     rate: ClassVar[None] = None
 
     elsewhere: ClassVar[dict[str, str]] = {
+        **NOT_READING,
         **dict.fromkeys(("files", "prepare", "merge_by"), "it belongs to a source of files"),
         "rate": "the pace of a live source is that of its clients",
         "log": "call it ingest_log; log is an epoch log that was prepared",

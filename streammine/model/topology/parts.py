@@ -35,6 +35,12 @@ MOST_NODES = 1_000
 BY_VALUE_PREFIX = "value:"
 """An operator whose code travels beside the topology is named ``value:NAME`` in it."""
 
+NOT_READING = dict.fromkeys(
+    ("input", "inputs"),
+    "a source's rows come from outside; an operator may read from it and from others",
+)
+"""What all sources say of fields that make a reader."""
+
 _DEEPEST_SETTINGS = 32
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)

@@ -30,6 +30,7 @@ from streammine.model.topology.parts import (
     LONGEST_TEXT,
     MOST_ENTRIES,
     NO_BOOLEAN,
+    NOT_READING,
     Column,
     Columns,
     ColumnType,
@@ -194,6 +195,7 @@ class FilesSource(SourceBase):
 
     label: ClassVar[str] = "a source of files"
     elsewhere: ClassVar[dict[str, str]] = {
+        **NOT_READING,
         "rows": "only a generator takes a number of rows",
         "seed": "only a generator takes a seed",
         "with": "only a generator takes settings of its own",
@@ -289,10 +291,13 @@ class GeneratorSource(SourceBase):
     """Rows that a seeded generator makes: the same ones in every run."""
 
     label: ClassVar[str] = "a generator source"
-    elsewhere: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("format", "csv", "schema", "merge_by", "prepare", "lateness"),
-        "it belongs to a source of files",
-    )
+    elsewhere: ClassVar[dict[str, str]] = {
+        **NOT_READING,
+        **dict.fromkeys(
+            ("format", "csv", "schema", "merge_by", "prepare", "lateness"),
+            "it belongs to a source of files",
+        ),
+    }
 
     generator: Annotated[str, AfterValidator(_generator), Field(max_length=LONGEST_TEXT)] = Field(
         description="words, readings or keys, or a class of your own as module:Class.",
@@ -319,10 +324,13 @@ class LogSource(SourceBase):
     """An epoch log that `streammine prepare` wrote."""
 
     label: ClassVar[str] = "a log source"
-    elsewhere: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("format", "csv", "schema", "merge_by", "prepare", "lateness"),
-        "an epoch log was prepared with that already",
-    )
+    elsewhere: ClassVar[dict[str, str]] = {
+        **NOT_READING,
+        **dict.fromkeys(
+            ("format", "csv", "schema", "merge_by", "prepare", "lateness"),
+            "an epoch log was prepared with that already",
+        ),
+    }
 
     log: Text = Field(
         description="Folder or URL of the epoch log, relative to the topology's folder.",

@@ -61,6 +61,7 @@ _STATELESS_ELSEWHERE = {
         ("slices", "partition", "discipline", "combine"),
         "it is stateless and runs in the slices of its input",
     ),
+    "max_rounds": "it belongs to the operator that a loop begins at",
     "key": "it is stateless and works row by row",
     "window": "it is stateless and works row by row",
     "on_error": "it belongs to code of your own (operator:)",

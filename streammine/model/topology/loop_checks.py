@@ -1,0 +1,161 @@
+"""What must hold for the loops of a topology. Each check yields the problems that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from streammine.model.contracts import Discipline
+from streammine.model.suggestions import listed
+from streammine.model.topology.graph import operator_inputs
+from streammine.model.topology.keyed import JoinOperator, KeyedFields, UserOperator
+from streammine.model.topology.loops import (
+    Inputs,
+    circles,
+    cycle,
+    cycle_text,
+    cycle_without,
+    fed,
+    head_of,
+    is_entered,
+)
+from streammine.model.topology.problems import Path, Problem
+
+if TYPE_CHECKING:
+    from streammine.model.topology.definition import Topology
+
+Problems = Iterator[Problem]
+
+
+def loop_problems(topology: Topology) -> Problems:
+    """Everything that is wrong with a topology's cycles and with what is said about them."""
+    inputs = operator_inputs(topology)
+    reached = fed(inputs)
+    heads: dict[str, tuple[str, ...]] = {}
+    broken: set[str] = set()
+    for members in circles(inputs):
+        if not any(is_entered(name, members, inputs) for name in members):
+            yield _never_entered(topology, members)
+            broken.update(members)
+            continue
+        if members[0] not in reached:
+            # what it is entered from is reported: a name that is none, or a loop that nothing enters
+            broken.update(members)
+            continue
+        yield from _disciplines(topology, members)
+        yield from _columns(topology, members, inputs)
+        head = head_of(members, inputs)
+        if head is None:
+            yield _two_heads(topology, members, inputs)
+            broken.update(members)
+        else:
+            heads[head] = members
+    yield from _rounds(topology, heads, broken)
+
+
+def input_path(operator: object, port: int) -> Path:
+    """Where an operator names its input of a port, from the operator's own place on."""
+    if isinstance(operator, JoinOperator):
+        return ("join", ("left", "right")[port])
+    if isinstance(operator, UserOperator) and operator.inputs is not None:
+        return ("inputs", port)
+    return ("input",)
+
+
+def _input_from(topology: Topology, name: str, members: tuple[str, ...]) -> Path:
+    """Where operator `name` names its first input that is one of `members`."""
+    operator = topology.operators[name]
+    port = next(port for port, one in enumerate(operator.input_names) if one in members)
+    return ("operators", name, *input_path(operator, port))
+
+
+def _never_entered(topology: Topology, members: tuple[str, ...]) -> Problem:
+    around = cycle({name: topology.operators[name].input_names for name in members})
+    first = next(name for name in topology.operators if name in around)
+    around = _from(first, around)
+    path = _input_from(topology, first, around)
+    if all(topology.operators[name].stateless for name in members):
+        kinds = listed(dict.fromkeys(topology.operators[name].kind for name in around))
+        return Problem(
+            path,
+            f"the loop {cycle_text(around)} has stateless operators only ({kinds}): each has one "
+            "input, so no row ever enters it; a loop needs an operator of your own with "
+            "inputs: [NAME, NAME], or a join",
+        )
+    return Problem(
+        path,
+        f"nothing leads into the loop {cycle_text(around)}: one of its operators must read from "
+        "outside as well, like inputs: [NAME, NAME] of an operator of your own",
+    )
+
+
+def _two_heads(topology: Topology, members: tuple[str, ...], inputs: Inputs) -> Problem:
+    entry = members[0]
+    inner = cycle_without(entry, members, inputs)
+    first = next(name for name in members if name in inner)
+    return Problem(
+        _input_from(topology, first, inner),
+        f"a cycle inside a cycle: {cycle_text(_from(first, inner))} passes '{entry}' by, where rows "
+        f"enter the loop; lead back to '{entry}' what goes round here",
+    )
+
+
+def _disciplines(topology: Topology, members: tuple[str, ...]) -> Problems:
+    for name in members:
+        operator = topology.operators[name]
+        if isinstance(operator, KeyedFields) and operator.discipline is Discipline.NONE:
+            yield Problem(
+                ("operators", name, "discipline"),
+                f"'{name}' is in a loop, and without order no round of it ends; "
+                "write epoch or strict, or leave it out",
+            )
+    keyed = [name for name in members if isinstance(topology.operators[name], KeyedFields)]
+    if keyed and all(_wish(topology, name) is Discipline.STRICT for name in keyed):
+        yield Problem(
+            ("operators", keyed[0], "discipline"),
+            f"all operators of the loop {', '.join(keyed)} want strict order, and a row's place in it "
+            "would grow with each round; one of them must be commutative and do with epoch",
+        )
+
+
+def _wish(topology: Topology, name: str) -> Discipline | None:
+    operator = topology.operators[name]
+    return operator.discipline if isinstance(operator, KeyedFields) else None
+
+
+def _columns(topology: Topology, members: tuple[str, ...], inputs: Inputs) -> Problems:
+    """What goes round must have columns that are known without itself."""
+    standard = {
+        name: inputs[name]
+        for name in members
+        if not isinstance(topology.operators[name], UserOperator)
+    }
+    around = cycle(standard)
+    if around:
+        first = next(name for name in topology.operators if name in around)
+        around = _from(first, around)
+        yield Problem(
+            _input_from(topology, first, around),
+            f"the columns that go round in {cycle_text(around)} can't be known, each operator's "
+            "follow from its input's; one must be code of your own, which declares its output",
+        )
+
+
+def _rounds(topology: Topology, heads: dict[str, tuple[str, ...]], broken: set[str]) -> Problems:
+    head_by_member = {name: head for head, members in heads.items() for name in members}
+    for name, operator in topology.operators.items():
+        rounds = operator.max_rounds if isinstance(operator, KeyedFields) else None
+        if rounds is None or name in heads or name in broken:
+            continue
+        head = head_by_member.get(name)
+        if head is None:
+            begins = f"loops begin at {listed(heads)}" if heads else "there is no loop here"
+            text = f"'{name}' is in no loop, so it has no rounds to count; {begins}"
+        else:
+            text = f"the loop that '{name}' is in begins at '{head}'; write max_rounds there"
+        yield Problem(("operators", name, "max_rounds"), text, at_key=True)
+
+
+def _from(first: str, around: tuple[str, ...]) -> tuple[str, ...]:
+    start = around.index(first)
+    return around[start:] + around[:start]
