@@ -38,7 +38,7 @@ class OperatorLoop:
 
 
 def circles(inputs: Inputs) -> list[tuple[str, ...]]:
-    """The members of every loop, those first that rows reach first.
+    """The members of every loop, each loop's in the order in which rows reach them.
 
     Inputs that don't exist are passed over.
     """
@@ -127,7 +127,7 @@ def _from_lowest(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _components(readers: Mapping[str, list[str]], starts: list[str]) -> list[tuple[str, ...]]:
-    """The strongly connected components (Tarjan), members and components by first visit."""
+    """The strongly connected components (Tarjan), the members of each by their first visit."""
     visits: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_names: list[str] = []
@@ -161,4 +161,4 @@ def _components(readers: Mapping[str, list[str]], starts: list[str]) -> list[tup
                 visit(reader)
             elif reader in still_open:
                 lowest[name] = min(lowest[name], visits[reader])
-    return sorted(found, key=lambda group: visits[group[0]])
+    return found
