@@ -8,11 +8,14 @@ A snapshot that is not full names the one before it and its checksum, so a chain
 one, and the checksum in a `SnapshotRecord` vouches for the whole chain.
 
 A part holds pieces one after the other, each from a multiple of 64 bytes on, as Arrow likes it.
+
+The head of a loop also keeps the rows that are carried into the next epoch: in parts of their own behind
+those of the state, a piece per batch (an Arrow stream), whether the snapshot is full or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,7 +24,7 @@ import pyarrow as pa
 
 from replication.documents import fetch, seal, unseal
 from replication.naming import SnapshotName, snapshot_of
-from streammine.model.contracts import FrozenSlice, Position, Store
+from streammine.model.contracts import Carried, FrozenSlice, Position, Store
 from streammine.model.documents import checksum
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
@@ -44,10 +47,20 @@ class Part:
 
 
 @dataclass(frozen=True)
+class CarriedParts:
+    """Where a head's carried rows lie. `ports`: of each piece, in the order of the parts."""
+
+    next_epoch: int
+    ports: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
 class Header:
     """What a snapshot says of itself. `previous` is (name, checksum) of the header that it builds on.
 
-    `chain` counts the snapshots that are read to restore it, this one included.
+    `chain` counts the snapshots that are read to restore it, this one included. `carried` is that of a
+    loop's head.
     """
 
     name: SnapshotName
@@ -59,6 +72,7 @@ class Header:
     chain: int
     previous: tuple[str, str] | None
     parts: tuple[Part, ...]
+    carried: CarriedParts | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,8 @@ class Layer:
 class LoadedSnapshot:
     """A snapshot whose headers have been read and found sound.
 
-    `layers`: the full one first, then the later ones in their order.
+    `layers`: the full one first, then the later ones in their order. `carried` reads what a loop's head
+    keeps, None for any other slice; it raises like `Layer`.
     """
 
     slice_id: SliceId
@@ -89,6 +104,7 @@ class LoadedSnapshot:
     due: int | None
     position: Position | None
     layers: tuple[Layer, ...]
+    carried: Callable[[], Carried | None]
 
 
 def write_snapshot(
@@ -109,6 +125,7 @@ def write_snapshot(
     base = None if full else previous
     assert full or base is not None, f"{name.header} holds changes only, but to what?"
     parts = tuple(_put_parts(store, name, iter(()) if state is None else state.pieces()))
+    carried = _put_carried(store, name, frozen.carried, len(parts))
     chain = 1 if base is None else base.chain + 1
     header = Header(
         name,
@@ -120,10 +137,11 @@ def write_snapshot(
         chain,
         None if base is None else (base.name, base.checksum),
         parts,
+        carried,
     )
     data = _encode(header)
     store.put(name.header, data)
-    nbytes = len(data) + sum(part.nbytes for part in parts)
+    nbytes = len(data) + sum(part.nbytes for part in _all_parts(header))
     return SnapshotRecord(
         frozen.epoch, generation, name.header, checksum(data), nbytes, full, chain
     )
@@ -149,13 +167,14 @@ def load_snapshot(store: Store, record: SnapshotRecord) -> LoadedSnapshot:
             Layer(one.name.epoch, one.full, one.state_version, _pieces(store, one.parts))
             for one in headers
         ),
+        lambda: _carried(store, top.carried),
     )
 
 
 def verify_snapshot(store: Store, record: SnapshotRecord) -> None:
     """Read a chain back and build nothing of it. Raises like `load_snapshot` and its layers."""
     for header in read_chain(store, record):
-        for part in header.parts:
+        for part in _all_parts(header):
             _read_part(store, part)
 
 
@@ -202,10 +221,43 @@ def read_header(store: Store, name: str, expected: str | None) -> Header:
     return unseal(name, fetch(store, name, expected), "snapshot", build)
 
 
-def _put_parts(store: Store, name: SnapshotName, pieces: Iterator[pa.Buffer]) -> Iterator[Part]:
+def _all_parts(header: Header) -> tuple[Part, ...]:
+    return header.parts if header.carried is None else (*header.parts, *header.carried.parts)
+
+
+def _put_carried(
+    store: Store, name: SnapshotName, carried: Carried | None, number: int
+) -> CarriedParts | None:
+    if carried is None:
+        return None
+    pieces = (_stream_of(batch) for _, batch in carried.rows)
+    parts = tuple(_put_parts(store, name, pieces, number))
+    return CarriedParts(carried.next_epoch, tuple(port for port, _ in carried.rows), parts)
+
+
+def _stream_of(batch: pa.RecordBatch) -> pa.Buffer:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    return out.getvalue()
+
+
+def _carried(store: Store, found: CarriedParts | None) -> Carried | None:
+    if found is None:
+        return None
+    rows = tuple(
+        (port, batch)
+        for port, piece in zip(found.ports, _pieces(store, found.parts), strict=True)
+        for batch in pa.ipc.open_stream(piece)
+    )
+    return Carried(found.next_epoch, rows)
+
+
+def _put_parts(
+    store: Store, name: SnapshotName, pieces: Iterator[pa.Buffer], number: int = 0
+) -> Iterator[Part]:
     gathered: list[pa.Buffer] = []
     nbytes = 0
-    number = 0
     for piece in pieces:
         if gathered and nbytes + piece.size > PART_BYTES:
             yield _put_part(store, name.part(number), gathered, nbytes)
@@ -263,17 +315,27 @@ def _encode(header: Header) -> bytes:
             "full": header.full,
             "chain": header.chain,
             "previous": previous and {"name": previous[0], "checksum": previous[1]},
-            "parts": [
-                {
-                    "name": part.name,
-                    "checksum": part.checksum,
-                    "bytes": part.nbytes,
-                    "pieces": list(part.pieces),
-                }
-                for part in header.parts
-            ],
+            "parts": [_part_document(part) for part in header.parts],
+            **_carried_document(header.carried),
         },
     )
+
+
+def _carried_document(carried: CarriedParts | None) -> dict[str, Any]:
+    if carried is None:
+        return {}
+    parts = [_part_document(part) for part in carried.parts]
+    document = {"next_epoch": carried.next_epoch, "ports": list(carried.ports), "parts": parts}
+    return {"carried": document}
+
+
+def _part_document(part: Part) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "checksum": part.checksum,
+        "bytes": part.nbytes,
+        "pieces": list(part.pieces),
+    }
 
 
 def _header(document: dict[str, Any]) -> Header:
@@ -296,7 +358,18 @@ def _header(document: dict[str, Any]) -> Header:
         chain,
         None if previous is None else (str(previous["name"]), str(previous["checksum"])),
         tuple(_part(name, one) for one in document["parts"]),
+        _carried_parts(name, document.get("carried")),
     )
+
+
+def _carried_parts(name: SnapshotName, document: dict[str, Any] | None) -> CarriedParts | None:
+    if document is None:
+        return None
+    ports = tuple(map(int, document["ports"]))
+    parts = tuple(_part(name, one) for one in document["parts"])
+    if len(ports) != sum(len(part.pieces) for part in parts):
+        raise ValueError("it does not say where all rows that are carried belong")
+    return CarriedParts(int(document["next_epoch"]), ports, parts)
 
 
 def _part(header: SnapshotName, document: dict[str, Any]) -> Part:

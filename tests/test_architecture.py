@@ -165,9 +165,12 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
 
 WIRED = {
     "SliceMachine",
+    "LoopSlice",
+    "LoopHeadSlice",
     "InputChannel",
     "OutputChannel",
     "OperatorProcessor",
+    "LoopProcessor",
     "SourceProcessor",
     "OutgoingEdges",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -17,15 +16,18 @@ from streammine.assembly.environment import (
     loaded_snapshot,
     restored_to,
 )
+from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.bag import BagMemory
 from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
 from streammine.engine.input_channel import InputChannel
+from streammine.engine.loop_processor import LoopProcessor
+from streammine.engine.loop_slice import LoopHeadSlice, LoopSlice
 from streammine.engine.node_stimuli import NewReplica
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.planner import DEAD_LETTERS, LogicalNode, plan
 from streammine.engine.processor import OperatorProcessor, Processor, SourceProcessor
 from streammine.engine.slice import SliceMachine
-from streammine.engine.slice_settings import SliceSettings
+from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
@@ -33,7 +35,6 @@ from streammine.model.contracts import (
     Position,
     SequentialOperator,
     StatefulOperator,
-    StatelessOperator,
 )
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import (
@@ -44,8 +45,9 @@ from streammine.model.ids import (
     SliceId,
     next_index_column,
 )
-from streammine.model.job import Edge, JobGraph, Vertex
+from streammine.model.job import Edge, EdgeKind, JobGraph, Vertex
 from streammine.model.manifest import SinkDescription
+from streammine.model.stamps import covered
 from streammine.model.topology import (
     BroadcastPartition,
     HashPartition,
@@ -56,21 +58,11 @@ from streammine.model.topology import (
     UserPartition,
     topology_graph,
 )
-from streammine.operators.catalog import build_operator
+from streammine.operators.catalog import build_operator, declared_output
 from streammine.operators.committer import CommitOperator
 from streammine.operators.loading import Loader
 from streammine.operators.needed_columns import needed_columns
 from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
-
-Operator = StatelessOperator | StatefulOperator | SequentialOperator
-
-
-@dataclass
-class Stream:
-    """A named stream: its visible columns."""
-
-    schema: pa.Schema
-    operator: Operator | None = None
 
 
 class CompiledJob:
@@ -104,18 +96,15 @@ class CompiledJob:
         self.graph = graph if graph is not None else plan(self._logical_nodes())
 
     def _probe(self, schemas: Mapping[str, pa.Schema]) -> dict[str, Stream]:
-        """Build every operator once, to learn its output and traits."""
-        streams: dict[str, Stream] = {}
-        for name in self._order:
-            if name in self.topology.sources:
-                streams[name] = Stream(schemas[name])
-            elif name in self.topology.operators:
-                inputs = [
-                    streams[each].schema for each in self.topology.operators[name].input_names
-                ]
-                operator = self._build(name, inputs, combined=False, ordered=False)
-                streams[name] = Stream(operator.output, operator)
-        return streams
+        return probed(
+            self.topology,
+            self._order,
+            schemas,
+            lambda name, inputs: self._build(name, inputs, combined=False, ordered=False),
+            lambda name: declared_output(
+                name, self.topology.operators[name], self._base, self._load_value
+            ),
+        )
 
     def _build(
         self,
@@ -173,6 +162,8 @@ class CompiledJob:
             keyed=any(operator.keys),
             may_die=may_die,
             every_key=getattr(operator, "every_key", False),
+            ends_input=getattr(operator, "ends_input", False),
+            max_rounds=getattr(settings, "max_rounds", None),
         )
 
     # --- what travels ---------------------------------------------------------------------------
@@ -231,12 +222,17 @@ class CompiledJob:
         begin = BEGINNING if restored is None else restored.epoch
         done = INFINITY if restored is not None and restored.finished else begin
         checkpointed = environment.snapshot_mode != "none"
-        machine = SliceMachine(
+        kinds = self._kinds(slice_id)
+        machine = self._machine(
             slice_id,
             generation,
             tuple(
                 InputChannel(
-                    each.number, each.port, generation, replica.links.get(each.number, ()), done
+                    each.number,
+                    each.port,
+                    generation,
+                    replica.links.get(each.number, ()),
+                    covered(kinds[each.number], done),
                 )
                 for each in self.graph.inputs[slice_id]
             ),
@@ -247,7 +243,7 @@ class CompiledJob:
                     generation,
                     self._budget_bytes(each.target, environment),
                     replica.links.get(each.number, ()),
-                    begin,
+                    covered(kinds[each.number], begin),
                     checkpointed,
                 )
                 for each in self.graph.outputs[slice_id]
@@ -259,6 +255,7 @@ class CompiledJob:
                 environment.waiting_bytes,
                 environment.retained_bytes,
             ),
+            kinds,
             restored,
         )
         spill = environment.open_spill()
@@ -267,6 +264,32 @@ class CompiledJob:
             vertex, slice_id, generation, environment, spill, begin, position
         )
         return BuiltSlice(machine, processor, spill, snapshot)
+
+    def _kinds(self, slice_id: SliceId) -> dict[int, EdgeKind]:
+        """By channel of a slice, what its edge is to the slice."""
+        return {
+            each.number: self.graph.kind_at(slice_id.vertex, self.graph.edges[each.edge])
+            for each in (*self.graph.inputs[slice_id], *self.graph.outputs[slice_id])
+        }
+
+    def _machine(
+        self,
+        slice_id: SliceId,
+        generation: int,
+        inputs: tuple[InputChannel, ...],
+        outputs: tuple[OutputChannel, ...],
+        settings: SliceSettings,
+        kinds: dict[int, EdgeKind],
+        restored: RestoredTo | None,
+    ) -> SliceMachine:
+        loop = self.graph.loop(slice_id.vertex)
+        if loop is None:
+            return SliceMachine(slice_id, generation, inputs, outputs, settings, restored)
+        folds = isinstance(self.streams[slice_id.vertex].operator, StatefulOperator)
+        place = LoopPlace(kinds, folds, loop.max_rounds)
+        if loop.head == slice_id.vertex:
+            return LoopHeadSlice(slice_id, generation, inputs, outputs, settings, place, restored)
+        return LoopSlice(slice_id, generation, inputs, outputs, settings, place, restored)
 
     def _budget_bytes(self, target: SliceId, environment: Environment) -> int:
         """The credit of one channel into a slice."""
@@ -299,7 +322,8 @@ class CompiledJob:
             )
         incoming = [edge for edge in self.graph.edges if edge.target == vertex.name]
         operator = self._slice_operator(vertex, slice_id, generation, incoming, environment)
-        return OperatorProcessor(
+        hidden = getattr(operator, "hidden", ())
+        parts = (
             slice_id,
             operator,
             vertex.discipline,
@@ -307,8 +331,11 @@ class CompiledJob:
             edges,
             BagMemory(environment.bag_memory_bytes, spill),
             self.epoch,
-            () if getattr(operator, "hidden", ()) or not carries_order else operator.output_order,
+            () if hidden or not carries_order else operator.output_order,
         )
+        if self.graph.loop(vertex.name) is None:
+            return OperatorProcessor(*parts)
+        return LoopProcessor(*parts)
 
     def _slice_operator(
         self,
@@ -371,14 +398,16 @@ class CompiledJob:
                 continue
             carries_order = carries_order or edge.carries_order
             self._stage_node(root, edge.stages).edges.append(outgoing)
-        return OutgoingEdges(slice_id.index, root, dead), carries_order
+        stamped = self.graph.loop(slice_id.vertex) is not None
+        return OutgoingEdges(slice_id.index, root, dead, stamped), carries_order
 
     def _outgoing_edge(self, number: int, edge: Edge, slice_id: SliceId) -> OutgoingEdge:
         channels = tuple(
             each.number for each in self.graph.outputs[slice_id] if each.edge == number
         )
+        kind = self.graph.kind_at(edge.source, edge)
         if edge.routing == "forward":
-            return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order)
+            return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order, kind=kind)
         settings = self.topology.operators[edge.target]
         assert isinstance(settings, KeyedFields)
         operator = self._operator(edge.target, edge.combined, False)
@@ -390,6 +419,7 @@ class CompiledJob:
             combining=operator if edge.combined else None,  # type: ignore[arg-type]
             carries_order=edge.carries_order,
             target=edge.target,
+            kind=kind,
         )
 
     def _partitioner(self, partition: Partition) -> Partitioner:

@@ -85,4 +85,4 @@ def restored_to(restore: Restore | None, snapshot: LoadedSnapshot | None) -> Res
         return None
     if snapshot is None:
         return RestoredTo(restore.epoch, restore.last_epoch, finished=restore.finished)
-    return RestoredTo(snapshot.epoch, snapshot.last_epoch, snapshot.due)
+    return RestoredTo(snapshot.epoch, snapshot.last_epoch, snapshot.due, carried=snapshot.carried())

@@ -29,6 +29,8 @@ from streammine.model.contracts import (
 )
 from streammine.model.errors import UserCodeError
 from streammine.model.ids import next_index_column
+from streammine.model.job import EdgeKind
+from streammine.model.stamps import epoch_of, leaving
 from streammine.model.stream import visible
 
 FRAME_BYTES = 64 << 20
@@ -41,7 +43,8 @@ class OutgoingEdge:
 
     With `forward_to` all rows go to that slice. `combining` is the target's operator when partials
     cross the shuffle. `carries_order`: hidden order columns travel along. `target` names the operator
-    that a partitioner's mistake is told with.
+    that a partitioner's mistake is told with. `kind`: at a loop's member, where the edge leads; there
+    times come as stamps and leave as the channels speak (see stamps).
     """
 
     channels: tuple[int, ...]
@@ -51,6 +54,7 @@ class OutgoingEdge:
     combining: StatefulOperator | None = None
     carries_order: bool = False
     target: str = ""
+    kind: EdgeKind = "plain"
     combiners: dict[int, Combiner] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,12 +63,15 @@ class OutgoingEdge:
     def push(
         self, slice_index: int, epoch: int, batch: pa.RecordBatch, outputs: list[Output]
     ) -> None:
+        shown = epoch
+        if self.kind != "plain":
+            shown, epoch = epoch_of(epoch), leaving(self.kind, epoch)
         if self.combining is not None:
             combiner = self.combiners.get(epoch)
             if combiner is None:
                 combiner = self.combiners[epoch] = self.combining.combiner()
             if self.located is not None:
-                self.located.locate(slice_index, epoch)
+                self.located.locate(slice_index, shown)
             combiner.add(visible(batch))
             return
         self._send(epoch, batch if self.carries_order else visible(batch), self.keys, outputs)
@@ -78,6 +85,7 @@ class OutgoingEdge:
         """
         if not self.combiners:
             return
+        open_epoch = leaving(self.kind, open_epoch) if self.kind != "plain" else open_epoch
         for epoch in sorted(epoch for epoch in self.combiners if epoch < open_epoch):
             combiner = self.combiners.pop(epoch)
             assert self.combining is not None
@@ -178,7 +186,10 @@ class OutgoingEdges:
         slice_index: int,
         root: StageNode,
         dead_edge: OutgoingEdge | None,
+        stamped: bool = False,
     ) -> None:
+        """`stamped`: the slice is a loop's member, its times are stamps."""
+        self.stamped = stamped
         self.slice_index = slice_index
         self.root = root
         self.dead_edge = dead_edge
@@ -204,7 +215,8 @@ class OutgoingEdges:
         if node.stage is not None:
             node.counters.rows_in += batch.num_rows
             if node.located is not None:
-                node.located.locate(self.slice_index, epoch)
+                shown = epoch_of(epoch) if self.stamped else epoch
+                node.located.locate(self.slice_index, shown)
             derived = node.stage.apply(visible(batch))
             if derived.dead is not None:
                 self.dead(epoch, node.stage.name, derived.dead, outputs)
@@ -228,7 +240,7 @@ class OutgoingEdges:
         for edge in self._edges:
             edge.end(open_epoch, outputs, failed)
         for epoch, origin, rows in failed:
-            self.dead(epoch, origin, rows, outputs)
+            self.dead(open_epoch - 1 if self.stamped else epoch, origin, rows, outputs)
         if len(outputs) > 1:
             outputs.sort(key=lambda output: output.epoch)
 

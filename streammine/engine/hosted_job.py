@@ -89,7 +89,7 @@ def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.S
         str(machine.slice_id),
         machine.generation,
         machine.phase.value,
-        machine.processed_below,
+        machine.processed_epoch,
         machine.phase is Phase.FINISHED,
         machine.retained_after,
         machine.accepted,

@@ -54,7 +54,7 @@ from streammine.engine.output_channel import Outgoing
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import Phase
 from streammine.model import control
-from streammine.model.errors import OutputError
+from streammine.model.errors import InputError, OutputError
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement, Plan
@@ -404,7 +404,7 @@ class NodeMachine:
             try:
                 for effect in machine.handle(stimulus):
                     self._slice_effect(job, machine, effect, effects)
-            except OutputError as error:
+            except (InputError, OutputError) as error:
                 self._fail(job, str(error), effects)
             except Exception as error:
                 # its state is lost, so the job can't go on; other jobs of the node can

@@ -166,6 +166,16 @@ class OutputChannel:
         return self.end - link.cursor
 
     @property
+    def credited(self) -> int:
+        """The highest frontier that a receiver has told."""
+        return max((link.frontier for link in self.links.values()), default=BEGINNING)
+
+    @property
+    def unconfirmed(self) -> list[int]:
+        """The receivers that may miss some of what was sent."""
+        return [receiver for receiver, link in self.links.items() if link.unconfirmed]
+
+    @property
     def blocked(self) -> bool:
         """Output waits for credit on every link, and on none of them for that of its own receiver."""
         if not self.links:

@@ -4,17 +4,22 @@ For each operator it takes the cheapest discipline that keeps the promise of equ
 needs nothing more than the epoch; any other gets its events in (epoch, time, position) order. What an
 operator needs is forced upstream: strict order makes the sources, and every stage between, carry
 positions. Stateless operators get no slices of their own, they run where their input is made.
+
+An operator may read from one that is declared behind it; that closes a *loop*. Such an input is a back-edge,
+and the reader is the loop's head, of which each loop has one. Inside a loop rows of a round may be
+processed in any order only: a position would grow with every round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from streammine.model.contracts import Discipline, Traits
 from streammine.model.errors import TopologyError
-from streammine.model.job import Edge, JobGraph, Routing, Vertex
+from streammine.model.job import Edge, EdgeKind, JobGraph, Loop, Routing, Vertex
+from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, circles
 
 COMMITTER_SUFFIX = ".committer"
 DEAD_LETTERS = ".dead-letters"
@@ -27,8 +32,9 @@ class LogicalNode:
 
     `slices` None takes the default. `discipline` and `combine` are the user's wishes. `may_die`: rows can
     turn out unusable here (sources, user code that sends bad events to the dead letters). `every_key`: the
-    end of an epoch concerns all keys. `inputs` may name a node that is declared later, which makes a loop;
-    `max_rounds` stands at a loop's head alone, None takes the default.
+    end of an epoch concerns all keys. `ends_input`: it has something to say when the input is over. `inputs`
+    may name a node that is declared later, which makes a loop; `max_rounds` stands at a loop's head alone,
+    None takes the default.
     """
 
     name: str
@@ -43,6 +49,7 @@ class LogicalNode:
     ordered: bool = False
     may_die: bool = False
     every_key: bool = False
+    ends_input: bool = False
     max_rounds: int | None = None
 
 
@@ -50,7 +57,10 @@ DEFAULT_SLICES = 2
 
 
 def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
-    """`nodes` in topological order. Raises TopologyError for a wish that would break the promise."""
+    """`nodes` in topological order, but for back-edges.
+
+    Raises TopologyError for a wish that would break the promise, and for loops that can't be run.
+    """
     by_name = {node.name: node for node in nodes}
     vertices: dict[str, Vertex] = {}
     edges: list[Edge] = []
@@ -63,7 +73,7 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
             continue
         if node.may_die:
             dying[node.name] = None
-        vertex = _vertex(node, [vertices[host] for host, _ in hosts])
+        vertex = _vertex(node, vertices[hosts[0][0]].slices if node.kind == "sink" else 0)
         vertices[node.name] = vertex
         for port, (host, stages) in enumerate(hosts):
             edges.append(_edge(node, vertex, host, stages, port))
@@ -79,19 +89,93 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         )
         vertices |= _committer(DEAD_LETTERS)
         edges.append(_committer_edge(DEAD_LETTERS))
-    return JobGraph(tuple(vertices.values()), tuple(edges))
+    loops = _loops(by_name, vertices, edges)
+    return JobGraph(tuple(vertices.values()), _with_kinds(edges, loops), loops)
 
 
-def _host(by_name: dict[str, LogicalNode], name: str) -> tuple[str, tuple[str, ...]]:
+def _loops(
+    by_name: Mapping[str, LogicalNode], vertices: Mapping[str, Vertex], edges: Sequence[Edge]
+) -> tuple[Loop, ...]:
+    places = {name: place for place, name in enumerate(vertices)}
+    inputs = {
+        name: tuple(dict.fromkeys(edge.source for edge in edges if edge.target == name))
+        for name in vertices
+    }
+    loops: list[Loop] = []
+    for group in circles(inputs):
+        members = tuple(sorted(group, key=places.__getitem__))
+        back = tuple(
+            (edge.source, edge.target)
+            for edge in edges
+            if {edge.source, edge.target} <= set(members)
+            and places[edge.source] >= places[edge.target]
+        )
+        heads = tuple(dict.fromkeys(head for _, head in back))
+        if len(heads) > 1:
+            raise TopologyError(
+                f"operators {' and '.join(map(repr, heads))} both read from operators that they lead "
+                "to: a cycle inside a cycle, which can't be run"
+            )
+        (head,) = heads
+        if all(source in members for source in inputs[head]):
+            raise TopologyError(
+                f"operator {head!r} begins a loop, so it must also read from outside of the loop"
+            )
+        _check_members(by_name, vertices, members)
+        rounds = by_name[head].max_rounds
+        max_rounds = DEFAULT_MAX_ROUNDS if rounds is None else rounds
+        loops.append(Loop(head, members, tuple(dict.fromkeys(back)), max_rounds))
+    return tuple(loops)
+
+
+def _check_members(
+    by_name: Mapping[str, LogicalNode],
+    vertices: Mapping[str, Vertex],
+    members: tuple[str, ...],
+) -> None:
+    for name in members:
+        if vertices[name].discipline is not Discipline.EPOCH:
+            raise TopologyError(
+                f"operator {name!r}: in a loop the events of a round come in any order, and "
+                f"discipline {vertices[name].discipline} asks for another ({vertices[name].reason}); "
+                "declare `commutative = True` if any order gives the same result"
+            )
+        if by_name[name].ends_input:
+            raise TopologyError(
+                f"operator {name!r} is part of a loop, which is over when the input is: it can't "
+                "have `end_input`"
+            )
+
+
+def _with_kinds(edges: Sequence[Edge], loops: Sequence[Loop]) -> tuple[Edge, ...]:
+    of_vertex = {name: loop for loop in loops for name in loop.members}
+
+    def kind(edge: Edge) -> EdgeKind:
+        source, target = of_vertex.get(edge.source), of_vertex.get(edge.target)
+        if source is None:
+            return "plain" if target is None else "entry"
+        if source is not target:
+            return "exit"
+        return "back" if edge.target == source.head else "inside"
+
+    return tuple(replace(edge, kind=kind(edge)) for edge in edges) if loops else tuple(edges)
+
+
+def _host(by_name: Mapping[str, LogicalNode], name: str) -> tuple[str, tuple[str, ...]]:
     """The vertex that makes stream `name`, and the stages applied to its output on the way."""
     stages: list[str] = []
     while by_name[name].kind == "stateless":
+        if name in stages:
+            raise TopologyError(
+                f"the operators {', '.join(sorted(stages))} form a cycle, and none of them keeps state"
+            )
         stages.append(name)
         (name,) = by_name[name].inputs
     return name, tuple(reversed(stages))
 
 
-def _vertex(node: LogicalNode, hosts: list[Vertex]) -> Vertex:
+def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
+    """`upstream_slices`: of the vertex that feeds a sink."""
     if node.kind == "source":
         return Vertex(
             node.name,
@@ -102,7 +186,7 @@ def _vertex(node: LogicalNode, hosts: list[Vertex]) -> Vertex:
         )
     discipline, reason = _discipline(node)
     if node.kind == "sink":
-        slices = 1 if node.ordered else min(node.slices or hosts[0].slices, hosts[0].slices)
+        slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
         return Vertex(node.name, "sink", slices, discipline, reason)
     if node.every_key:
         reason += "; one slice, since the end of an epoch concerns every key (every_key)"

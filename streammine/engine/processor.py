@@ -33,6 +33,7 @@ from streammine.engine.stimuli import (
 )
 from streammine.model.contracts import (
     Accumulator,
+    Carried,
     Counters,
     Delivery,
     Discipline,
@@ -284,8 +285,8 @@ class OperatorProcessor:
                 case Accumulate():
                     self._accumulate(item)
                 case CloseEpoch(epoch, watermark):
-                    with _Blame(self.slice_id, epoch):
-                        self._close_epoch(EpochClose(epoch, watermark, self.epoch), outputs)
+                    with _Blame(self.slice_id, self._epoch_of(epoch)):
+                        self._close_epoch(epoch, self._close_at(epoch, watermark), outputs)
                     closed.append(epoch)
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
@@ -303,18 +304,35 @@ class OperatorProcessor:
         self.counters.state_bytes = self.operator.state_nbytes
         self.counters.waiting_bytes = self.memory.used
         self.counters.spilled_bytes = self.memory.spilled
-        due = self._holding.due_epoch if closed and self._holding is not None else None
+        due = self._due() if closed else None
         return WorkResult(
             tuple(outputs), closed=tuple(closed), due=due, finished=finished, frozen=frozen
         )
 
     def _freeze(self, item: Freeze) -> FrozenSlice:
         if self._keeping is None:
-            return FrozenSlice(item.epoch, item.last_epoch, item.due)
+            return FrozenSlice(item.epoch, item.last_epoch, item.due, carried=_carried(item))
         with _Blame(self.slice_id, item.epoch):
             state = self._keeping.freeze(item.full)
         version = self._keeping.state_version
-        return FrozenSlice(item.epoch, item.last_epoch, item.due, None, version, state)
+        carried = _carried(item)
+        return FrozenSlice(item.epoch, item.last_epoch, item.due, None, version, state, carried)
+
+    # --- times: a loop's members have others ----------------------------------------------------
+
+    def _epoch_of(self, at: int) -> int:
+        """The epoch that the times of work name."""
+        return at
+
+    def _close_at(self, at: int, watermark: int) -> EpochClose:
+        return EpochClose(at, watermark, self.epoch)
+
+    def _due(self) -> int | None:
+        return None if self._holding is None else self._holding.due_epoch
+
+    def _finishing_at(self, epoch: int) -> int:
+        """The time by which what leaves at the end, in an epoch of its own, goes through the edges."""
+        return epoch
 
     def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
         """Take in one snapshot of a chain, the full one first."""
@@ -340,8 +358,9 @@ class OperatorProcessor:
         if accumulator is None:
             assert self._folding is not None
             accumulator = accumulators[key] = self._folding.accumulator(item.port)
-        self._locate(item.epoch)
-        with _Blame(self.slice_id, item.epoch):
+        epoch = self._epoch_of(item.epoch)
+        self._locate(epoch)
+        with _Blame(self.slice_id, epoch):
             accumulator.add(visible(batch))
 
     def _discard(self, channel: int, epoch: int) -> None:
@@ -357,15 +376,15 @@ class OperatorProcessor:
         if self._located is not None:
             self._located.locate(self.slice_id.index, epoch)
 
-    def _close_epoch(self, close: EpochClose, outputs: list[Output]) -> None:
+    def _close_epoch(self, at: int, close: EpochClose, outputs: list[Output]) -> None:
         self._locate(close.epoch)
         batches: Iterable[pa.RecordBatch]
         if self._folding is not None:
-            batches = self._folding.close(close, self._folded(close.epoch, self._folding))
+            batches = self._folding.close(close, self._folded(at, self._folding))
         else:
             assert self._sequential is not None
-            batches = self._sequential.run(close, self._segments(close.epoch))
-        self._leave(close.epoch, batches, outputs)
+            batches = self._sequential.run(close, self._segments(at))
+        self._leave(at, batches, outputs)
 
     def _leave(self, epoch: int, batches: Iterable[pa.RecordBatch], outputs: list[Output]) -> None:
         """Results of an epoch go through the outgoing edges, and the epoch is over here."""
@@ -416,7 +435,7 @@ class OperatorProcessor:
 
     def _finish(self, close: EpochClose, outputs: list[Output]) -> None:
         left = self.operator.flush(close) if isinstance(self.operator, Flushes) else ()
-        self._leave(close.epoch, left, outputs)
+        self._leave(self._finishing_at(close.epoch), left, outputs)
 
     def close(self) -> None:
         """Whoever hosts the replica closes its spill; what it has sent may still lie there."""
@@ -440,6 +459,15 @@ class _Blame:
                 f"operator {self.slice_id.vertex!r}, slice {self.slice_id}, epoch {self.epoch}: "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+
+def _carried(item: Freeze) -> Carried | None:
+    if item.next_epoch is None:
+        return None
+    rows = ((port, loaded(body)) for port, body in item.carried)
+    return Carried(
+        item.next_epoch, tuple((port, batch) for port, batch in rows if batch is not None)
+    )
 
 
 def _after(epoch: int) -> int:

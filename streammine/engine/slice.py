@@ -38,7 +38,14 @@ from streammine.engine.frontier import Frontier
 from streammine.engine.input_channel import InputChannel, Verdict
 from streammine.engine.kept import Kept
 from streammine.engine.output_channel import OutputChannel
-from streammine.engine.slice_settings import Phase, RestoredTo, SliceSettings
+from streammine.engine.slice_settings import (
+    BYTES_WORTH_A_RUN,
+    HISTORY_LENGTH,
+    READS_PER_RUN,
+    Phase,
+    RestoredTo,
+    SliceSettings,
+)
 from streammine.engine.snapshot_chain import SnapshotChain
 from streammine.engine.stimuli import (
     Accumulate,
@@ -76,15 +83,8 @@ from streammine.engine.stimuli import (
 )
 from streammine.engine.waiting import WaitingWork
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.errors import OutputError
 from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
-
-READS_PER_RUN = 4
-BYTES_WORTH_A_RUN = 1 << 17
-"""Fewer wait until their epoch can be closed: handing them over at once would cost more than it gains."""
-
-HISTORY_LENGTH = 32
 
 
 class SliceMachine:
@@ -147,6 +147,11 @@ class SliceMachine:
         return self.last_epoch if self.is_source else self._final_epoch()
 
     @property
+    def processed_epoch(self) -> int:
+        """Every epoch below it is processed."""
+        return self.processed_below
+
+    @property
     def retained_after(self) -> int:
         """Every epoch above it can be sent again on all channels."""
         return max((each.retained_after for each in self.outputs.values()), default=BEGINNING)
@@ -179,11 +184,9 @@ class SliceMachine:
 
     def _beat(self, _: Beat) -> list[Effect]:
         """Repeat what nobody would miss if it got lost."""
+        outputs = self.outputs.values()
         effects: list[Effect] = [
-            self._announcement(channel, receiver)
-            for channel in self.outputs.values()
-            for receiver, link in channel.links.items()
-            if link.unconfirmed
+            self._announcement(each, receiver) for each in outputs for receiver in each.unconfirmed
         ]
         effects += self._subscriptions()
         if self.processed_below > BEGINNING:
@@ -204,8 +207,7 @@ class SliceMachine:
 
     def _directed(self, stimulus: Directed) -> list[Effect]:
         self.directed = stimulus
-        for channel in self.outputs.values():
-            channel.prune(stimulus.retain_after)
+        self._prune(stimulus.retain_after)
         if not self.is_source or stimulus.proposed <= self.accepted:
             return []
         open_here = self.phase is not Phase.FINISHED and not self.exhausted
@@ -215,13 +217,13 @@ class SliceMachine:
         insort(self.barriers, stimulus.proposed)
         return [Progressed()]
 
+    def _prune(self, retain_after: int) -> None:
+        for channel in self.outputs.values():
+            channel.prune(retain_after)
+
     def _snapshot_done(self, stimulus: SnapshotDone) -> list[Effect]:
         self.snapshots.done(stimulus.record)
-        if self.snapshots.hopeless:
-            raise OutputError(
-                f"slice {self.slice_id}: {self.snapshots.failures} snapshots in a row could not be "
-                "written; see the node's log, and check the folder and the space of `snapshot: store`"
-            )
+        self.snapshots.check(self.slice_id)
         return [Progressed()]
 
     # --- stimuli: frames ------------------------------------------------------------------------
@@ -281,9 +283,8 @@ class SliceMachine:
         if stimulus.receiver != self.generation:
             return []
         missing = channel.missing(stimulus.sender, stimulus.next_sequence)
-        if missing is None:
-            return []
-        return [AskResend(channel.number, stimulus.sender, self.generation, missing)]
+        sender, mine = stimulus.sender, self.generation
+        return [] if missing is None else [AskResend(channel.number, sender, mine, missing)]
 
     # --- stimuli: links -------------------------------------------------------------------------
 
@@ -302,8 +303,8 @@ class SliceMachine:
     def _resend(self, stimulus: ResendAsked) -> list[Effect]:
         if stimulus.sender != self.generation:
             return []
-        channel = self.outputs[stimulus.channel]
-        return [SendFrame(frame) for frame in channel.resend(stimulus.receiver, stimulus.sequence)]
+        frames = self.outputs[stimulus.channel].resend(stimulus.receiver, stimulus.sequence)
+        return [SendFrame(frame) for frame in frames]
 
     def _announcement(self, channel: OutputChannel, receiver: int) -> Announce:
         reached = channel.announced(channel.links[receiver])
@@ -317,7 +318,7 @@ class SliceMachine:
                 feed.generation,
                 self.generation,
                 channel.open_epoch,
-                self.processed_below,
+                self._credit_on(channel),
             )
             for channel in self.inputs.values()
             for feed in channel.feeds.values()
@@ -430,10 +431,13 @@ class SliceMachine:
 
     def _credits(self) -> list[Effect]:
         return [
-            GrantCredit(channel.number, sender, self.generation, self.processed_below)
+            GrantCredit(channel.number, sender, self.generation, self._credit_on(channel))
             for channel in self.inputs.values()
             for sender in channel.feeds
         ]
+
+    def _credit_on(self, _: InputChannel) -> int:
+        return self.processed_below
 
     def _release(self, effects: list[Effect]) -> None:
         for channel in self.outputs.values():
@@ -451,11 +455,7 @@ class SliceMachine:
     @property
     def behind(self) -> bool:
         """A receiver has been given by another replica what is still to be made here."""
-        return any(
-            link.frontier > self.processed_below
-            for channel in self.outputs.values()
-            for link in channel.links.values()
-        )
+        return any(each.credited > self.processed_below for each in self.outputs.values())
 
     @property
     def halted(self) -> bool:

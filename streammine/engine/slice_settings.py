@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from streammine.model.contracts import Carried
 from streammine.model.epochs import EpochDefinition
+from streammine.model.job import EdgeKind
 from streammine.model.snapshots import SnapshotMode
 
 WAITING_BYTES_IN_MEMORY = 64 << 20
@@ -13,6 +16,13 @@ WAITING_BYTES_IN_MEMORY = 64 << 20
 
 RETAINED_BYTES_IN_MEMORY = 128 << 20
 """What a slice keeps of its output for others; the oldest beyond goes to disk."""
+
+
+READS_PER_RUN = 4
+BYTES_WORTH_A_RUN = 1 << 17
+"""Fewer wait until their epoch can be closed: handing them over at once would cost more than it gains."""
+
+HISTORY_LENGTH = 32
 
 
 class Phase(StrEnum):
@@ -40,3 +50,17 @@ class RestoredTo:
     last_epoch: int
     due: int | None = None
     finished: bool = False
+    carried: Carried | None = None
+
+
+@dataclass(frozen=True)
+class LoopPlace:
+    """A slice's place in a loop. `kinds`: what each of its channels is, by number.
+
+    `fires_once`: its operator gathers an epoch's rounds and runs in the last one. `max_rounds` matters to
+    a head.
+    """
+
+    kinds: Mapping[int, EdgeKind]
+    fires_once: bool
+    max_rounds: int

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from streammine.model.errors import OutputError
+from streammine.model.ids import SliceId
 from streammine.model.snapshots import SnapshotRecord
 
 LONGEST_CHAIN = 16
@@ -60,3 +62,11 @@ class SnapshotChain:
     def hopeless(self) -> bool:
         """So many have failed in a row that the next one will, too."""
         return self.failures >= FAILURES_IN_A_ROW
+
+    def check(self, slice_id: SliceId) -> None:
+        """Raises OutputError where it is hopeless."""
+        if self.hopeless:
+            raise OutputError(
+                f"slice {slice_id}: {self.failures} snapshots in a row could not be "
+                "written; see the node's log, and check the folder and the space of `snapshot: store`"
+            )

@@ -67,13 +67,16 @@ class Finish:
 class Freeze:
     """Hand over the state as it stands between `epoch` and the next, to be written elsewhere.
 
-    `full`: all of it. `last_epoch` and `due` are the machine's own share of it.
+    `full`: all of it. `last_epoch` and `due` are the machine's own share of it; so is, at a loop's head,
+    `next_epoch`, with what is `carried` into it: bodies by port.
     """
 
     epoch: int
     full: bool
     last_epoch: int
     due: int | None
+    next_epoch: int | None = None
+    carried: tuple[tuple[int, object], ...] = ()
 
 
 Work = Read | Accumulate | Discard | CloseEpoch | Finish | Freeze

@@ -26,6 +26,24 @@ class WaitingWork:
     def epochs(self) -> tuple[int, ...]:
         return tuple(self._epochs)
 
+    def reaches(self, epoch: int) -> bool:
+        """Whether anything of that epoch or of one before it waits."""
+        return any(each <= epoch for each in self._epochs)
+
+    def of(self, epoch: int) -> tuple[Accumulate, ...]:
+        """The batches of an epoch that wait, in their order."""
+        works = (work for work, _ in self._epochs.get(epoch, ()))
+        return tuple(work for work in works if isinstance(work, Accumulate))
+
+    def give(self, epoch: int) -> list[tuple[Accumulate, int]]:
+        """All batches of an epoch, with their sizes; nothing of it waits any more."""
+        given: list[tuple[Accumulate, int]] = []
+        for work, nbytes in self._epochs.pop(epoch, ()):
+            self.nbytes -= nbytes
+            if isinstance(work, Accumulate):
+                given.append((work, nbytes))
+        return given
+
     def add(self, work: Accumulate, nbytes: int) -> None:
         self._epochs.setdefault(work.epoch, deque()).append((work, nbytes))
         self.nbytes += nbytes

@@ -134,11 +134,17 @@ class StatelessOperator(Protocol):
 
 @dataclass(frozen=True)
 class EpochClose:
-    """An epoch that is complete. `watermark` is event time in microseconds (see model.epochs)."""
+    """An epoch that is complete, or in a loop one of its rounds.
+
+    `watermark` is event time in microseconds (see model.epochs). Whatever happens once per epoch happens in
+    the `last` round only; outside of loops each epoch has one round, the last.
+    """
 
     epoch: int
     watermark: int
     definition: EpochDefinition
+    round: int = 0
+    last: bool = True
 
 
 class Accumulator(Protocol):
@@ -292,11 +298,21 @@ class KeepsState(Protocol):
 
 
 @dataclass(frozen=True)
+class Carried:
+    """What the head of a loop keeps between two epochs: the next epoch that can hold anything, and the
+    rows, by port, that are carried into the epoch after the last one."""
+
+    next_epoch: int
+    rows: tuple[tuple[int, pa.RecordBatch], ...] = ()
+
+
+@dataclass(frozen=True)
 class FrozenSlice:
     """All of a slice's committed state after `epoch`, ready to be written.
 
     `last_epoch` is the highest epoch that held data so far and `due` the next that the operator wants
-    closed; `position` is a source's. `state` is None where the operator keeps none.
+    closed; `position` is a source's, `carried` that of a loop's head. `state` is None where the operator
+    keeps none.
     """
 
     epoch: int
@@ -305,6 +321,7 @@ class FrozenSlice:
     position: Position | None = None
     state_version: int = 0
     state: FrozenState | None = None
+    carried: Carried | None = None
 
 
 @runtime_checkable

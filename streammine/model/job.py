@@ -100,7 +100,8 @@ class Edge:
     combiner runs on the sending side and the frames carry partials. `routing`: "partition" (by key),
     "broadcast", or "forward" (slice i sends to slice i modulo the target's slices only). `carries_order`:
     frames carry the hidden order columns. `dead`: the edge takes the dead rows, not the output. `kind`:
-    where it lies as to a loop; "plain" is outside of every loop at both ends.
+    where it lies as to a loop (see stamps); "plain" is outside of every loop at both ends, and one from a
+    loop to another is an "exit" of the first.
     """
 
     source: str
@@ -151,6 +152,18 @@ class JobGraph:
 
     def vertex(self, name: str) -> Vertex:
         return next(vertex for vertex in self.vertices if vertex.name == name)
+
+    def loop(self, name: str) -> Loop | None:
+        """The loop that a vertex is a member of."""
+        return next((loop for loop in self.loops if name in loop.members), None)
+
+    def kind_at(self, name: str, edge: Edge) -> EdgeKind:
+        """What an edge is to a vertex at one of its ends; "plain" for a vertex outside of loops."""
+        if self.loop(name) is None:
+            return "plain"
+        if edge.kind in ("inside", "back"):
+            return edge.kind
+        return "exit" if edge.source == name else "entry"
 
     @cached_property
     def slices(self) -> tuple[SliceId, ...]:

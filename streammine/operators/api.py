@@ -51,7 +51,8 @@ class Context:
 
     `epoch` is the epoch being closed (Reducer.finish, all of Operator) and None where it is still
     open or unknown (Mapper, Reducer.add). `window` is its [start, end) in microseconds of event
-    time, or row numbers where epochs are counted; `watermark` is in microseconds.
+    time, or row numbers where epochs are counted; `watermark` is in microseconds. `round` counts the
+    rounds of an epoch inside a loop, from 0; it is 0 outside.
     """
 
     operator: str
@@ -59,6 +60,7 @@ class Context:
     epoch: int | None = None
     window: tuple[int, int] | None = None
     watermark: int | None = None
+    round: int = 0
 
 
 class UserCode:

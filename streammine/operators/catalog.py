@@ -23,9 +23,11 @@ from streammine.model.topology import (
 from streammine.operators import filter as filters
 from streammine.operators import map as maps
 from streammine.operators.aggregate import KeyedAggregate
+from streammine.operators.api import Reducer, overrides
 from streammine.operators.flat_map import WordSplit
 from streammine.operators.join import EquiJoin
 from streammine.operators.loading import Loader, load_user_code
+from streammine.operators.rows import declared_schema
 from streammine.operators.user import adapted
 from streammine.operators.windows import TumblingWindow
 
@@ -94,6 +96,21 @@ def build_operator(
         window=window,
         ordered=ordered,
     )
+
+
+def declared_output(
+    name: str, settings: Operator, base: str | Path, loader: Loader | None
+) -> pa.Schema | None:
+    """The columns that leave operator `name` whatever it reads; None where they depend on its input.
+
+    Raises TopologyError, or UserCodeError for user code that can't be had.
+    """
+    if not isinstance(settings, UserOperator):
+        return None
+    code = load_user_code(settings.operator, base, settings.with_, loader)
+    if isinstance(code, Reducer) or overrides(code, "output_schema"):
+        return None
+    return declared_schema(code.output, f"operator '{name}' ({type(code).__name__})")
 
 
 def _window_epochs(

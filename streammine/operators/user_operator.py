@@ -77,7 +77,8 @@ class UserOperator:
     columns `hidden` if `carries_order` is set, which needs the inputs' order columns in the
     batches. Rows leave in the order of `output_order`: positions (see user_order), or, where the
     Operator is commutative and so positions mean nothing, all columns. `every_key`: each epoch with
-    events anywhere calls `end_epoch` for all keys, so that one slice must hold them all.
+    events anywhere calls `end_epoch` for all keys, so that one slice must hold them all. `ends_input`:
+    the code has `end_input`.
     """
 
     def __init__(
@@ -122,11 +123,13 @@ class UserOperator:
         self._failures = Failures(code, self.context, dead_letter)
         self._store = StateStore(code.state, name)
         self._state = UserState(code, self._failures, name)
+        # the keys that had events in the rounds of an epoch so far; in a loop there are several
+        self._touched: dict[Key, None] = {}
         self._closes_epochs = overrides(code, "end_epoch")
         self.every_key = code.every_key and self._closes_epochs
-        self._closes_input = overrides(code, "end_input")
+        self.ends_input = overrides(code, "end_input")
         self._order = OutputOrder(
-            list(orders) or [()] * len(inputs), fields[0], self._closes_epochs or self._closes_input
+            list(orders) or [()] * len(inputs), fields[0], self._closes_epochs or self.ends_input
         )
         self._sorts = code.commutative
         self.hidden = () if self._sorts else self._order.fields
@@ -161,7 +164,13 @@ class UserOperator:
         else:
             for port, batch in bag:
                 output += self._process_pieces(port, batch, opened)
+        if not epoch.last:
+            self._touched.update(dict.fromkeys(opened.keys))
+            return self._in_order(output)
         touched = opened.keys
+        if self._touched:
+            touched = list(dict.fromkeys([*self._touched, *touched]))
+            self._touched = {}
         self._store.end_epoch(epoch.epoch, epoch.definition, touched)
         if self._closes_epochs:
             if self.every_key:
@@ -174,7 +183,7 @@ class UserOperator:
 
     def flush(self, epoch: EpochClose) -> list[pa.RecordBatch]:
         """See contracts.SequentialOperator. Raises UserCodeError."""
-        if not self._closes_input:
+        if not self.ends_input:
             return []
         self._enter(epoch)
         self._store.drop_expired(self._store.keys())
@@ -206,6 +215,7 @@ class UserOperator:
 
     def _enter(self, epoch: EpochClose) -> None:
         self.context.epoch, self.context.watermark = epoch.epoch, epoch.watermark
+        self.context.round = epoch.round
         self.context.window = epoch.definition.window(epoch.epoch)
         if self._store.windows:
             self._check_windows(epoch.definition)

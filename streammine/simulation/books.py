@@ -56,6 +56,24 @@ class ReplicaBook:
         """The last epoch that is over on an output channel."""
         return self.machine.outputs[channel].ended
 
+    def begins_after(self, epoch: int, finished: bool) -> None:
+        """The replica is restored to what stood after an epoch."""
+        self.finished = finished
+        self.restored_after = INFINITY if finished else epoch
+        self.closed_up_to = self.frozen_up_to = self.restored_after
+
+    def forgettable(self, channel: int, epoch: int) -> int:
+        """The time up to which an output channel may be forgotten, if epochs up to `epoch` may be."""
+        return epoch
+
+    def must_have_ended(self, channel: int, epoch: int) -> int:
+        """The time that an input channel's sender has ended before the slice closes an epoch."""
+        return epoch
+
+    def must_be_over(self, channel: int) -> bool:
+        """Whether an input channel ends before the slice does."""
+        return True
+
     # --- work -------------------------------------------------------------------------------------
 
     def begins(self, work: tuple[Work, ...], contents: BagContents) -> None:
@@ -105,9 +123,12 @@ class ReplicaBook:
         )
         self.frozen_up_to = epoch
         if not self.machine.is_source:
-            assert self.closed_up_to <= epoch, (
-                f"{self.name}: a snapshot at {epoch}, but {self.closed_up_to} is closed"
-            )
+            self._check_frozen(epoch)
+
+    def _check_frozen(self, epoch: int) -> None:
+        assert self.closed_up_to <= epoch, (
+            f"{self.name}: a snapshot at {epoch}, but {self.closed_up_to} is closed"
+        )
 
     def finishes(self, result: WorkResult, contents: BagContents) -> None:
         """A run of work has come to its end."""
@@ -129,13 +150,14 @@ class ReplicaBook:
 
     def _complete(self, result: WorkResult, contents: BagContents) -> None:
         """The bags that nothing can be added to any more."""
-        below = BEGINNING
-        if result.finished:
-            below = INFINITY
-        elif result.open_epoch is not None:
-            below = result.open_epoch
-        elif result.closed:
-            below = result.closed[-1] + 1
         for channel, made in self.made.items():
+            below = self._complete_below(channel, result)
             for epoch in [each for each in made if each < below]:
                 contents.made(channel, epoch, made.pop(epoch), self.name)
+
+    def _complete_below(self, channel: int, result: WorkResult) -> int:
+        if result.finished:
+            return INFINITY
+        if result.open_epoch is not None:
+            return result.open_epoch
+        return result.closed[-1] + 1 if result.closed else BEGINNING

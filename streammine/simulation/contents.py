@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 import xxhash
 
 from streammine.operators.sinks import FILE_RECORD
 
 _FILE_COLUMNS = ("slice", "epochs", "rows")
-_MASK = (1 << 64) - 1
+MASK = (1 << 64) - 1
 
 
 def content_of(batch: pa.RecordBatch) -> int:
@@ -22,7 +24,7 @@ def content_of(batch: pa.RecordBatch) -> int:
     total = 0
     for row in zip(*columns, strict=True):
         total += xxhash.xxh3_64_intdigest(repr(row).encode())
-    return total & _MASK
+    return total & MASK
 
 
 class BagContents:
@@ -49,6 +51,10 @@ class BagContents:
             f"{'no' if content is None else 'other'} rows of channel {channel}"
             + (" that nobody made" if known is None else f" than {known[1]} made")
         )
+
+    def of(self, channel: int) -> Iterable[tuple[int, int]]:
+        """The bags of a channel that hold rows, by time, with their contents."""
+        return [(epoch, content) for epoch, (content, _) in self._made.get(channel, {}).items()]
 
     def between(self, channel: int, above: int, below: int) -> list[int]:
         """Epochs between two in which the channel holds rows."""

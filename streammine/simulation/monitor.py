@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streammine.engine import node_stimuli as machine
+from streammine.engine.loop_slice import LoopSlice
 from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
 from streammine.engine.stimuli import CloseEpoch, Finish, Work
 from streammine.model.epochs import BEGINNING, INFINITY
@@ -22,6 +23,7 @@ from streammine.model.manifest import decode_manifest
 from streammine.model.snapshots import Restore
 from streammine.simulation.books import Replica, ReplicaBook
 from streammine.simulation.contents import BagContents
+from streammine.simulation.loop_books import LoopBook, check_loop
 from streammine.simulation.machine_checks import check_finished, check_plan, check_replica, story_of
 from streammine.simulation.manifests import ManifestBook
 from streammine.simulation.settings import SimulationSettings
@@ -90,12 +92,11 @@ class Monitor:
             processor = node.processor(stimulus.job, *replica)
             inputs = self._spec.graph.inputs[each.slice_id]
             sources = {channel.number: channel.source for channel in inputs}
-            book = ReplicaBook(each, processor, node.name, sources)
+            book_of = LoopBook if isinstance(each, LoopSlice) else ReplicaBook
+            book = book_of(each, processor, node.name, sources)
             restore = self._restores.get(replica)
             if restore is not None:
-                book.finished = restore.finished
-                book.restored_after = INFINITY if restore.finished else restore.epoch
-                book.closed_up_to = book.frozen_up_to = book.restored_after
+                book.begins_after(restore.epoch, restore.finished)
             self.books[replica] = book
             self._by_slice.setdefault(each.slice_id, []).append(book)
 
@@ -110,7 +111,7 @@ class Monitor:
         for channel in self._spec.graph.inputs[book.machine.slice_id]:
             senders = self._by_slice.get(channel.source, ())
             ended = max((each.ended(channel.number) for each in senders), default=BEGINNING)
-            assert ended >= epoch, (
+            assert ended >= book.must_have_ended(channel.number, epoch), (
                 f"{book.name} closes epoch {epoch}, but {channel.source} has ended {ended} only"
             )
 
@@ -122,6 +123,8 @@ class Monitor:
             for each in job.slices.values():
                 book = self.books[each.slice_id, each.generation]
                 check_replica(book)
+                if isinstance(book, LoopBook):
+                    check_loop(book)
                 if job.plan is not None:
                     check_plan(book, job.plan)
                 if self.checkpointed:
@@ -130,7 +133,7 @@ class Monitor:
     def _check_retention(self, book: ReplicaBook) -> None:
         allowed = max(book.restored_after, self.prunable_up_to)
         for channel in book.machine.outputs.values():
-            assert channel.retained_after <= allowed, (
+            assert channel.retained_after <= book.forgettable(channel.number, allowed), (
                 f"{book.name}: channel {channel.number} has forgotten epochs up to "
                 f"{channel.retained_after}; complete checkpoints cover them up to {allowed}"
             )

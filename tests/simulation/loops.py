@@ -1,0 +1,137 @@
+"""Topologies with loops, and what plain Python makes of their inputs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from random import Random
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from streammine import Operator, Topology, Value
+
+EPOCH_SECONDS = 10
+CLOSING = -1
+
+Row = tuple[Any, ...]
+
+
+class Hub(Operator):
+    """Hands everything on; when an epoch is over it adds what each id's numbers came to in all."""
+
+    commutative = True
+    ports = ("new", "again")
+    output: ClassVar = {"id": "int64", "number": "int64", "hops": "int64"}
+    state: ClassVar = {"total": Value(0)}
+
+    def process_new(self, key: Any, event: Any, state: Any) -> Any:
+        state.total += event.number
+        return key, event.number, 0
+
+    def process_again(self, key: Any, event: Any, state: Any) -> Any:
+        state.total += event.number
+        return key, event.number, event.hops
+
+    def end_epoch(self, key: Any, state: Any) -> Any:
+        return key, state.total, CLOSING
+
+
+class Halve(Operator):
+    """Halves numbers until they are 1, and counts in its state how many it has seen of each."""
+
+    commutative = True
+    output: ClassVar = {"id": "int64", "number": "int64", "hops": "int64"}
+    state: ClassVar = {"seen": Value(0)}
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        state.seen += 1
+        if event.hops == CLOSING or event.number <= 1:
+            return None
+        return event.id, event.number // 2, event.hops + 1
+
+
+def halving(
+    slices: int = 2,
+    max_rounds: int = 20,
+    second: bool = False,
+    sources: int = 1,
+) -> Topology:
+    """numbers -> hub -> halve -(even or odd, but not 0)-> hub; hub -> seen
+
+    With `second`, what hub makes goes through a loop of its own kind once more.
+    """
+    topology = (
+        Topology(name="halving", epoch={"time": f"{EPOCH_SECONDS}s", "column": "ts"})
+        .source("numbers", files="numbers.parquet", prepare="none", slices=sources)
+        .operator(
+            "hub",
+            inputs=["numbers", "smaller"],
+            operator=Hub(),
+            key="id",
+            slices=slices,
+            max_rounds=max_rounds,
+        )
+        .operator("halve", input="hub", operator=Halve(), key="number", slices=1 + slices % 3)
+        .operator("smaller", input="halve", filter="number > 0")
+        .sink("seen", input="hub", format="console")
+    )
+    if not second:
+        return topology
+    return (
+        topology.operator("counts", input="hub", key="id", aggregate={"number": "count()"})
+        .operator(
+            "hub2",
+            inputs=["counts", "smaller2"],
+            operator=Hub(),
+            key="id",
+            slices=1,
+            max_rounds=3,
+        )
+        .operator("smaller2", input="halve2", filter="number > 0")
+        .operator("halve2", input="hub2", operator=Halve(), key="number", slices=slices)
+        .sink("seen2", input="hub2", format="console")
+    )
+
+
+def numbers(rows: int = 40, seed: int = 3, largest: int = 200) -> pa.Table:
+    """Numbers with event time in seconds; some epochs hold none."""
+    random = Random(seed)
+    time = 1000
+    columns: dict[str, list[int]] = {"ts": [], "id": [], "number": []}
+    for _ in range(rows):
+        time += random.choice((0, 1, 2, 3, 3, 45))
+        columns["ts"].append(time)
+        columns["id"].append(random.randrange(5))
+        columns["number"].append(random.randrange(1, largest))
+    return pa.table(columns, pa.schema([(each, pa.int64()) for each in columns]))
+
+
+def halved(events: Sequence[Row], max_rounds: int) -> list[Row]:
+    """(epoch, id, number, hops) that leave the hub; `events` are (epoch, id, number)."""
+    arriving: dict[int, list[Row]] = defaultdict(list)
+    for epoch, key, number in events:
+        arriving[epoch].append((key, number, 0))
+    totals: Counter[int] = Counter()
+    seen: list[Row] = []
+    while arriving:
+        epoch = min(arriving)
+        bag = arriving.pop(epoch)
+        touched = set()
+        round_ = 0
+        while bag:
+            if round_ == max_rounds:
+                arriving[epoch + 1] += bag
+                break
+            for key, number, hops in bag:
+                totals[key] += number
+                touched.add(key)
+                seen.append((epoch, key, number, hops))
+            bag = [(key, number // 2, hops + 1) for key, number, hops in bag if number > 1]
+            round_ += 1
+        seen += [(epoch, key, totals[key], CLOSING) for key in touched]
+    return sorted(seen)
+
+
+def events_of(table: pa.Table) -> list[Row]:
+    return [(row["ts"] // EPOCH_SECONDS, row["id"], row["number"]) for row in table.to_pylist()]
