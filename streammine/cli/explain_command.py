@@ -11,7 +11,7 @@ import pyarrow as pa
 from streammine.assembly import CompiledJob
 from streammine.cli.topologies import read_topology, topology_argument
 from streammine.model.job import Edge, ResolvedSource, Vertex
-from streammine.model.topology import FilesSource, Topology
+from streammine.model.topology import FilesSource, OperatorLoop, Topology
 from streammine.runtime.submission import compile_topology
 
 
@@ -41,6 +41,9 @@ def explanation(
     for vertex in compiled.graph.vertices:
         yield ""
         yield from _vertex_lines(vertex, topology, compiled, resolved)
+    for loop in topology.graph().loops:
+        yield ""
+        yield from _loop_lines(loop)
     graph = compiled.graph
     yield ""
     yield (
@@ -68,6 +71,17 @@ def _vertex_lines(
     for edge in compiled.graph.edges:
         if edge.source == vertex.name:
             yield f"  → {_edge_line(edge, compiled)}"
+
+
+def _loop_lines(loop: OperatorLoop) -> Iterator[str]:
+    count = "1 operator" if len(loop.members) == 1 else f"{len(loop.members)} operators"
+    yield f"loop ({count})"
+    yield f"  head: {loop.head}"
+    yield f"  members: {', '.join(loop.members)}"
+    yield f"  back-edges: {', '.join(f'{name} → {loop.head}' for name in loop.back)}"
+    yield (
+        f"  max_rounds: {loop.max_rounds:,}; what still goes round then waits for the next epoch"
+    )
 
 
 def _source_lines(
@@ -107,4 +121,6 @@ def _edge_line(edge: Edge, compiled: CompiledJob) -> str:
         details.append("combined before it is sent")
     if edge.carries_order:
         details.append("positions travel along")
+    if edge.kind == "back":
+        details.append("back-edge of a loop")
     return f"{text} ({', '.join(details)})"
