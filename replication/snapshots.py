@@ -147,15 +147,19 @@ def write_snapshot(
     )
 
 
-def load_snapshot(store: Store, record: SnapshotRecord) -> LoadedSnapshot:
-    """The snapshot and the layers of its state.
+def load_snapshot(store: Store, record: SnapshotRecord, slice_id: SliceId) -> LoadedSnapshot:
+    """The slice's snapshot and the layers of its state.
 
     Raises SnapshotDamagedError, naming the blob and what is wrong with it, when any header of the chain
-    is missing or not what it was; for parts see `Layer`. Raises StateVersionError for a chain that
-    another version of the engine wrote in a format that this one does not know.
+    is missing or not what it was, or is another slice's; for parts see `Layer`. Raises StateVersionError for
+    a chain that another version of the engine wrote in a format that this one does not know.
     """
     headers = read_chain(store, record)
     top = headers[-1]
+    if top.name.slice_id != slice_id:
+        raise SnapshotDamagedError(
+            f"{record.name} is {top.name.slice_id}'s snapshot, not {slice_id}'s"
+        )
     return LoadedSnapshot(
         top.name.slice_id,
         top.name.generation,

@@ -217,7 +217,7 @@ class CompiledJob:
         """
         slice_id, generation = replica.slice, replica.generation
         vertex = self.graph.vertex(slice_id.vertex)
-        snapshot = loaded_snapshot(replica.restore, environment)
+        snapshot = loaded_snapshot(replica.slice, replica.restore, environment)
         restored = restored_to(replica.restore, snapshot)
         begin = BEGINNING if restored is None else restored.epoch
         done = INFINITY if restored is not None and restored.finished else begin

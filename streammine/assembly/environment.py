@@ -14,6 +14,7 @@ from streammine.engine.slice_settings import (
     RestoredTo,
 )
 from streammine.model.contracts import BatchSpill, Position, SourceReader, Store, StoreOpener
+from streammine.model.ids import SliceId
 from streammine.model.job import SinkTarget
 from streammine.model.snapshots import Restore, SnapshotMode
 
@@ -73,11 +74,13 @@ class BuiltSlice:
                 self.processor.restore(layer.state_version, layer.full, layer.pieces)
 
 
-def loaded_snapshot(restore: Restore | None, environment: Environment) -> LoadedSnapshot | None:
+def loaded_snapshot(
+    slice_id: SliceId, restore: Restore | None, environment: Environment
+) -> LoadedSnapshot | None:
     if restore is None or restore.record is None:
         return None
     assert environment.snapshots is not None, "a job that is restored has a store"
-    return load_snapshot(environment.snapshots, restore.record)
+    return load_snapshot(environment.snapshots, restore.record, slice_id)
 
 
 def restored_to(restore: Restore | None, snapshot: LoadedSnapshot | None) -> RestoredTo | None:

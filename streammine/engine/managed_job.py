@@ -32,7 +32,9 @@ class ManagedJob:
     """A job, its plan, and what nodes report of it. The plan may be newer than the one that is `standing` in
     the coordination service: it is on its way there.
 
-    `ready`: the store's checkpoints are known; `asked`: somebody looks for them. `snapshots`: durable
+    `ready`: the store's checkpoints are known; `asked`: somebody looks for them, for this term; `looks`: how
+    many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
+    that failed, is due. `snapshots`: durable
     snapshots by slice and epoch, whichever replica made them. `damaged`: names of snapshots that could not
     be read. `rebuilt`: plans that made up for losses since the last complete checkpoint. `publishing`: the
     checkpoint epoch whose manifest is being written.
@@ -49,6 +51,8 @@ class ManagedJob:
     standing: Plan | None = None
     ready: bool = False
     asked: bool = False
+    looks: int = 0
+    look_at_seconds: float = 0.0
     reports: dict[Node, JobReport] = field(default_factory=dict)
     snapshots: dict[SliceId, dict[int, SnapshotRecord]] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
@@ -113,6 +117,7 @@ class ManagedJob:
         self.reports.clear()
         self._replicas.clear()
         self.ready = self.asked = False
+        self.look_at_seconds = 0.0
         self.publishing = None
 
     def standings(self) -> dict[SliceId, SliceStanding]:

@@ -18,7 +18,7 @@ A job's phases, as this machine sees them::
 House rules
 -----------
 * Nothing is rebuilt before the store's checkpoints are known and every living node that hosts slices
-  has reported to this manager.
+  has reported to this manager. A store that can't be read is looked at again until it can.
 * A node that is a member but silent for long counts as lost; generations fence it off.
 """
 
@@ -71,6 +71,9 @@ ENDED_JOBS_KEPT = 16
 """Jobs that are over are shown by `status` until so many newer ones are."""
 
 SILENT_SECONDS = 15.0
+LOOK_AGAIN_SECONDS = 1.0
+"""After a look at a job's store that failed."""
+
 MOST_REBUILT = 100
 """Times that losses were made up for without a complete checkpoint in between, above which a job is given
 up."""
@@ -241,11 +244,20 @@ class ManagerMachine:
             if report.job in self.jobs:
                 self.jobs[report.job].heard(node, report)
 
-    def _found(self, number: int, checkpoints: tuple[Checkpoint, ...]) -> None:
+    def _found(self, number: int, checkpoints: tuple[Checkpoint, ...] | None) -> None:
         job = self.jobs.get(number)
-        if job is not None and not job.ready:
-            job.ready = True
-            job.coordinator.adopt(checkpoints)
+        if job is None:
+            return
+        job.looks -= 1
+        if job.looks or not job.asked:
+            # an earlier term's look, older than what that term went on to publish
+            return
+        if checkpoints is None:
+            job.asked = False
+            job.look_at_seconds = self.now_seconds + LOOK_AGAIN_SECONDS
+            return
+        job.ready = True
+        job.coordinator.adopt(checkpoints)
 
     def _published(
         self, number: int, epoch: int, error: str | None, effects: list[ManagerEffect]
@@ -299,8 +311,9 @@ class ManagerMachine:
         if not job.ready:
             if job.recovery.mode == "none":
                 job.ready = True
-            elif not job.asked:
+            elif not job.asked and self.now_seconds >= job.look_at_seconds:
                 job.asked = True
+                job.looks += 1
                 effects.append(FindCheckpoints(job.number))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:

@@ -121,10 +121,11 @@ class CheckpointPublished:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsFound:
-    """The complete checkpoints that the job's store holds, oldest first; two at most."""
+    """What came of a `FindCheckpoints`: the complete checkpoints that the job's store holds, oldest first
+    and two at most, or None where the store can't be read now."""
 
     job: int
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[Checkpoint, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +280,7 @@ class CollectSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class FindCheckpoints:
-    """Look for the newest complete checkpoints in the job's store."""
+    """Look for the newest complete checkpoints in the job's store; each look is answered once, in order."""
 
     job: int
 

@@ -17,7 +17,7 @@ from streammine.assembly import (
 )
 from streammine.engine import node_stimuli as machine
 from streammine.model.contracts import BatchSpill
-from streammine.model.errors import StreammineError
+from streammine.model.errors import OutputError, StreammineError
 from streammine.runtime.hosting import HostedJob
 
 logger = logging.getLogger(__name__)
@@ -72,6 +72,9 @@ class SnapshotKeeper:
 
         try:
             found = newest_checkpoints(job.snapshot_store, warn=warn)
+        except OutputError as error:
+            logger.warning("node %s: looking for checkpoints: %s", self._node, error)
+            return machine.CheckpointsFound(effect.job, None)
         except StreammineError as error:
             return machine.JobBroken(effect.job, str(error))
         return machine.CheckpointsFound(effect.job, tuple(found))

@@ -325,6 +325,44 @@ def test_a_checkpoint_of_an_earlier_term_does_not_count() -> None:
     assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [10, 20]
 
 
+def test_what_an_earlier_term_looked_for_is_not_taken() -> None:
+    manager = checkpointed()
+    told(manager, Elected(False))
+    assert told(manager, Elected(True)) == ["find checkpoints"]
+    told(manager, Elected(False))
+    assert told(manager, Elected(True)) == ["find checkpoints"]
+    job = manager.jobs[1]
+    told(manager, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
+    assert not job.ready, "published since then may be one that this look has not seen"
+    told(manager, CheckpointsFound(1, (checkpoint(20), checkpoint(30))))
+    assert job.ready
+    assert [each.epoch for each in job.coordinator.complete] == [20, 30]
+
+
+def test_a_look_that_ends_while_another_node_manages_is_not_taken() -> None:
+    manager = checkpointed()
+    told(manager, Elected(False), Elected(True), Elected(False))
+    told(manager, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
+    assert told(manager, Elected(True)) == ["find checkpoints"]
+    told(manager, CheckpointsFound(1, (checkpoint(30), checkpoint(40))))
+    assert [each.epoch for each in manager.jobs[1].coordinator.complete] == [30, 40]
+
+
+def test_a_store_that_can_not_be_read_is_looked_at_again() -> None:
+    manager = checkpointed()
+    told(manager, Ticked(10.0), Elected(False), Elected(True))
+    assert told(manager, CheckpointsFound(1, None)) == [], "it would fail again at once"
+    hear(manager, "a", *ON_A, frontier=25)
+    assert planned(told(manager, NodesChanged((A,)))) == [], "nothing is rebuilt meanwhile"
+    assert "find checkpoints" not in told(manager, Ticked(10.5))
+    assert "find checkpoints" in told(manager, Ticked(11.0))
+    assert planned(told(manager, CheckpointsFound(1, None))) == []
+    assert "find checkpoints" in told(manager, Ticked(12.0))
+    assert planned(told(manager, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))) == [
+        "plan 3: run"
+    ]
+
+
 # --- checkpoints -------------------------------------------------------------------------------
 
 

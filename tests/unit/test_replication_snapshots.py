@@ -89,7 +89,7 @@ def content_of(loaded: LoadedSnapshot) -> list[tuple[int, bool, list[bytes]]]:
 
 
 def read_all(store: Blobs, record: SnapshotRecord) -> list[tuple[int, bool, list[bytes]]]:
-    return content_of(load_snapshot(store, record))
+    return content_of(load_snapshot(store, record, SLICE))
 
 
 def test_a_snapshot_reads_back_as_it_was_frozen() -> None:
@@ -97,7 +97,7 @@ def test_a_snapshot_reads_back_as_it_was_frozen() -> None:
     record = write(store, -12, b"one", b"", b"three" * 100)
     assert (record.epoch, record.generation, record.full, record.chain) == (-12, 7, True, 1)
     assert record.nbytes == sum(map(len, store.blobs.values()))
-    loaded = load_snapshot(store, record)
+    loaded = load_snapshot(store, record, SLICE)
     assert (loaded.slice_id, loaded.generation, loaded.epoch) == (SLICE, 7, -12)
     assert (loaded.last_epoch, loaded.due) == (-13, -8)
     assert loaded.position == {"file": 2, "row": 9}
@@ -109,7 +109,7 @@ def test_a_slice_without_state_has_a_header_alone() -> None:
     store = Blobs()
     record = write_snapshot(store, SLICE, 1, FrozenSlice(4, BEGINNING), None)
     assert list(store.blobs) == [record.name]
-    loaded = load_snapshot(store, record)
+    loaded = load_snapshot(store, record, SLICE)
     assert (loaded.last_epoch, loaded.due, loaded.position) == (BEGINNING, None, None)
     assert content_of(loaded) == [(4, True, [])]
     assert (record.full, record.chain) == (True, 1)
@@ -267,7 +267,7 @@ def test_a_renamed_header_is_refused_even_with_its_checksum() -> None:
     renamed = SnapshotName(SliceId("words", 4), 10, 7).header
     store.put(renamed, store.blobs[record.name])
     with pytest.raises(SnapshotDamagedError, match=r"somebody renamed it"):
-        load_snapshot(store, replace(record, name=renamed))
+        load_snapshot(store, replace(record, name=renamed), SLICE)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,14 @@ def test_a_record_of_something_else_is_refused(change: dict[str, Any]) -> None:
     store = Blobs()
     record = write(store, 10, b"state")
     with pytest.raises(SnapshotDamagedError, match="is not the snapshot that"):
-        load_snapshot(store, replace(record, **change))
+        load_snapshot(store, replace(record, **change), SLICE)
+
+
+def test_another_slices_snapshot_is_refused() -> None:
+    store = Blobs()
+    record = write(store, 10, b"state", slice_id=SliceId("words", 4))
+    with pytest.raises(SnapshotDamagedError, match=r"is words/4's snapshot, not words/3's"):
+        load_snapshot(store, record, SLICE)
 
 
 def test_an_increment_on_another_slices_snapshot_is_refused() -> None:
@@ -285,7 +292,7 @@ def test_an_increment_on_another_slices_snapshot_is_refused() -> None:
     base = write(store, 10, b"state", slice_id=SliceId("other", 0))
     record = write(store, 20, b"changes", previous=base)
     with pytest.raises(SnapshotDamagedError, match="not the same slice's snapshot before it"):
-        load_snapshot(store, record)
+        load_snapshot(store, record, SLICE)
 
 
 def test_an_increment_on_a_later_snapshot_is_refused() -> None:
@@ -293,7 +300,7 @@ def test_an_increment_on_a_later_snapshot_is_refused() -> None:
     base = write(store, 30, b"state")
     record = write(store, 20, b"changes", previous=base)
     with pytest.raises(SnapshotDamagedError, match="snapshot before it"):
-        load_snapshot(store, record)
+        load_snapshot(store, record, SLICE)
 
 
 def test_a_part_of_another_snapshot_is_refused() -> None:
@@ -305,7 +312,7 @@ def test_a_part_of_another_snapshot_is_refused() -> None:
     data = seal_document(document)
     store.put(record.name, data)
     with pytest.raises(SnapshotDamagedError, match="is no part of it"):
-        load_snapshot(store, replace(record, checksum=checksum(data)))
+        load_snapshot(store, replace(record, checksum=checksum(data)), SLICE)
 
 
 def test_a_part_that_can_not_hold_its_pieces_is_refused() -> None:
@@ -317,7 +324,7 @@ def test_a_part_that_can_not_hold_its_pieces_is_refused() -> None:
     data = seal_document(document)
     store.put(record.name, data)
     with pytest.raises(SnapshotDamagedError, match="can't hold its pieces"):
-        load_snapshot(store, replace(record, checksum=checksum(data)))
+        load_snapshot(store, replace(record, checksum=checksum(data)), SLICE)
 
 
 def test_a_long_piece_at_the_start_is_the_first_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,9 +343,9 @@ def test_another_format_is_told_apart_from_damage() -> None:
     data = seal_document({**document, "format": 99, "parts": "in another form"})
     store.put(record.name, data)
     with pytest.raises(StateVersionError, match=r"format 99; .* reads format 1"):
-        load_snapshot(store, replace(record, checksum=checksum(data)))
+        load_snapshot(store, replace(record, checksum=checksum(data)), SLICE)
     with pytest.raises(SnapshotDamagedError):
-        load_snapshot(store, record)
+        load_snapshot(store, record, SLICE)
 
 
 EPOCHS = st.integers(BEGINNING, INFINITY)

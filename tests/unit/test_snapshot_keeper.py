@@ -1,0 +1,44 @@
+"""What a node makes of a job's store that fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from streammine.engine import node_stimuli as machine
+from streammine.model.errors import OutputError, StateVersionError, StreammineError
+from streammine.runtime.hosting import HostedJob
+from streammine.runtime.recovery import SnapshotKeeper
+
+
+@dataclass
+class Failing:
+    """A job whose store can't be listed."""
+
+    error: StreammineError
+
+    @property
+    def snapshot_store(self) -> Failing:
+        return self
+
+    def list(self, prefix: str) -> list[str]:
+        raise self.error
+
+
+def look(error: StreammineError) -> machine.NodeStimulus:
+    keeper = SnapshotKeeper("node-1")
+    return keeper.find(cast(HostedJob, Failing(error)), machine.FindCheckpoints(7))
+
+
+def test_a_store_that_can_not_be_listed_does_not_end_the_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert look(OutputError("can't list: no route")) == machine.CheckpointsFound(7, None)
+    assert "no route" in caplog.text
+
+
+def test_a_checkpoint_of_another_version_ends_the_job() -> None:
+    found = look(StateVersionError("of format 9"))
+    assert found == machine.JobBroken(7, "of format 9")
