@@ -24,6 +24,8 @@ from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.membership import Membership
 from streammine.runtime.node import NodeSettings
 
+logger = logging.getLogger(__name__)
+
 
 @click.group()
 def node() -> None:
@@ -31,7 +33,7 @@ def node() -> None:
 
 
 @node.command("run")
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="The node's name, its own in the cluster.")
 @click.option(
     "--zookeeper",
     required=True,
@@ -53,7 +55,11 @@ def run(
     folder: Path,
     threads: int,
 ) -> None:
-    """Host slices of a cluster's jobs until told to end."""
+    """Host slices of a cluster's jobs until told to end, or until the cluster is over.
+
+    `run` and `up` start their nodes by it. Started by hand on another machine, with what `up` says there, a
+    node makes that machine part of the cluster. It may be started again at any time, in the same folder.
+    """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     # the loop must get the interpreter soon when a worker runs Python code
     sys.setswitchinterval(0.001)
@@ -68,12 +74,14 @@ def run(
         endpoints = partial(ipc_endpoints, sockets)
     else:
         raise click.UsageError("give --sockets FOLDER, or --listen HOST")
+    # whoever starts it by hand wants to see that it is there
+    tell = logger.info if zookeeper == ADDRESS_FOLLOWS else click.echo
     if zookeeper == ADDRESS_FOLLOWS:
         zookeeper = sys.stdin.readline().strip()
         if not zookeeper:
             raise ClusterError("standard input ended before it told where ZooKeeper is")
     settings = NodeSettings(name, folder, threads, cluster_keys.verify)
-    membership = Membership(settings, endpoints, cluster_keys, zookeeper, cluster)
+    membership = Membership(settings, endpoints, cluster_keys, zookeeper, cluster, tell)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: membership.stop())
     membership.run()

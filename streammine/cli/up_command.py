@@ -9,14 +9,19 @@ import click
 
 from streammine.cli.clusters import cluster_command
 from streammine.cli.interruption import interruptible
-from streammine.runtime.cluster import require_listening
-from streammine.runtime.standing import claim_folder, cluster_folder, read_state
+from streammine.runtime.cluster import KEY_FILE, require_listening
+from streammine.runtime.endpoints import is_loopback
+from streammine.runtime.standing import ClusterState, claim_folder, cluster_folder, read_state
 from streammine.runtime.supervisor import ClusterSettings, start_supervisor
 
 
 @click.command()
 @click.option(
-    "--nodes", type=click.IntRange(1, 1000), default=2, show_default=True, help="Node processes."
+    "--nodes",
+    type=click.IntRange(0, 1000),
+    default=2,
+    show_default=True,
+    help="Node processes on this machine; with 0 all are started on others, by `node run`.",
 )
 @click.option("--zookeeper", metavar="HOST:PORT,…", help="Use this ensemble instead of an own one.")
 @click.option(
@@ -40,12 +45,13 @@ def up(
     name: str | None,
     folder: Path | None,
 ) -> None:
-    """Start a cluster on this machine that stays until `streammine down`.
+    """Start a cluster that stays until `streammine down`, with nodes on this machine.
 
-    It returns when all nodes have joined; they go on in the background.
+    It returns when these have joined; they go on in the background. With --zookeeper and --listen, or
+    --nodes 0, nodes of other machines can join; it says how.
     """
     begin = time.monotonic()
-    require_listening(listen, zookeeper)
+    require_listening(listen, zookeeper, nodes)
     place = cluster_folder(name, folder)
     claim_folder(place)
     with interruptible():
@@ -54,11 +60,22 @@ def up(
     submit, status, down = (
         cluster_command(each, name, folder) for each in ("submit", "status", "down")
     )
+    elsewhere = zookeeper is not None and (nodes == 0 or (listen and not is_loopback(listen)))
     click.echo(
         f"the cluster is up with {nodes} {'node' if nodes == 1 else 'nodes'} after "
         f"{time.monotonic() - begin:.1f} s; ZooKeeper at {state.zookeeper}\n"
         f"files in {place}\n\n"
         f"run a job on it    {submit} TOPOLOGY.yaml\n"
         f"look at it         {status}\n"
-        f"end it             {down}"
+        f"end it             {down}" + (f"\n\n{_joining(state, place)}" if elsewhere else "")
+    )
+
+
+def _joining(state: ClusterState, place: Path) -> str:
+    """What to do on another machine so that it takes part."""
+    return (
+        f"for more nodes, copy {place / KEY_FILE} to other machines (mode 0600) and start there, each "
+        "with a name of its own,\n"
+        f"  streammine node run --name NAME --zookeeper {state.zookeeper} --cluster {state.cluster} "
+        f"--keys {KEY_FILE} --listen ADDRESS --folder SCRATCH"
     )

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-ConnectionState = Literal["connected", "suspended", "lost"]
+ConnectionState = Literal["connected", "suspended", "lost", "removed"]
 """connected: all is well. suspended: the service can't be reached; the membership may still stand.
-lost: the session is over, and with it the membership; after the next "connected", join again."""
+lost: the session is over, and with it the membership; after the next "connected", join again.
+removed: the service holds the cluster no more, for it is over."""
 
 
 @dataclass(frozen=True, slots=True)

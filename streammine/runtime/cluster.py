@@ -51,7 +51,8 @@ class ClusterAddress:
 class LocalCluster:
     """`nodes` node processes with `threads` workers each; cores are shared out when it is None.
 
-    `zookeeper` is "HOST:PORT,…" of an ensemble to use, or None to start one. Nodes talk over Unix
+    With no node of its own, the cluster is there for those that join from elsewhere. `zookeeper` is
+    "HOST:PORT,…" of an ensemble to use, or None to start one. Nodes talk over Unix
     sockets, or, with `listen`, over TCP on that host.
     """
 
@@ -63,9 +64,8 @@ class LocalCluster:
         folder: Path | None = None,
         listen: str | None = None,
     ) -> None:
-        assert nodes > 0
         self.nodes = nodes
-        self.threads = threads or max(1, (os.cpu_count() or 1) // nodes)
+        self.threads = threads or max(1, (os.cpu_count() or 1) // max(1, nodes))
         self._own_folder: scratch.ScratchFolder | None = None
         if folder is None:
             self._own_folder = scratch.ScratchFolder()
@@ -173,14 +173,14 @@ class LocalCluster:
         return ("--sockets", str(self._sockets.path))
 
     def check(self) -> None:
-        """Raises ClusterError, with the end of its log, when a node process has ended.
+        """Raises ClusterError, with the end of its log, when a node process has ended by itself.
 
-        For the start: what dies then would die again. Later `tend` is right.
+        For the start: what ends then would do so again. What was killed is replaced, as by `tend`.
         """
-        self.revive_server()
         for process in self.processes.values():
-            if process.exit_code is not None:
+            if process.exit_code is not None and process.exit_code >= 0:
                 raise ClusterError(f"{process.ending()}\n{process.output_tail()}".rstrip())
+        self.tend()
 
     def tend(self) -> list[str]:
         """Start again what has died: our ZooKeeper, and a new node for each that is gone.
@@ -292,8 +292,14 @@ class LocalCluster:
         self.close()
 
 
-def require_listening(host: str | None, zookeeper: str | None) -> None:
-    """Raises ClusterError when nodes on `host` could be reached from elsewhere but ZooKeeper not."""
+def require_listening(host: str | None, zookeeper: str | None, nodes: int) -> None:
+    """Raises ClusterError when nodes on `host` could be reached from elsewhere but ZooKeeper not, or when
+    all `nodes` come from elsewhere and can't reach it."""
+    if nodes == 0 and zookeeper is None:
+        raise ClusterError(
+            "with --nodes 0 all nodes are started on other machines, and an own ZooKeeper listens on this "
+            "machine alone: give --zookeeper HOST:PORT of one that they reach, too"
+        )
     if host is not None and zookeeper is None and not is_loopback(host):
         raise ClusterError(
             f"nodes that listen on {host} need a ZooKeeper that their peers reach, too, and an own "

@@ -16,10 +16,12 @@ from dataclasses import replace
 
 from streammine.model.coordination import Member
 from streammine.model.errors import ClusterError
+from streammine.model.suggestions import listed
 from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.endpoints import Endpoints
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.node import Node, NodeSettings
+from streammine.runtime.places import try_lock
 from streammine.runtime.transport import Transport
 
 logger = logging.getLogger(__name__)
@@ -31,6 +33,9 @@ Long enough that a busy machine's node is not taken for a dead one; whose proces
 membership at once, from whoever started it.
 """
 
+SESSION = "session-"
+LOCK_FILE = "lock"
+
 REACH_SECONDS = 15.0
 REJOIN_SECONDS = 120.0
 """How long a node that was a member looks for ZooKeeper before it gives up."""
@@ -39,7 +44,8 @@ REJOIN_SECONDS = 120.0
 class Membership:
     """Keeps a node in `cluster`, at the ensemble `zookeeper` ("HOST:PORT,…"), until `stop`.
 
-    `endpoints` gives addresses that were not used before.
+    `endpoints` gives addresses that were not used before. `tell` hears in a line what is worth knowing to
+    whoever started the node.
     """
 
     def __init__(
@@ -49,12 +55,14 @@ class Membership:
         keys: ClusterKeys,
         zookeeper: str,
         cluster: str,
+        tell: Callable[[str], None] = logger.info,
     ) -> None:
         self._settings = settings
         self._endpoints = endpoints
         self._keys = keys
         self._zookeeper = zookeeper
         self._cluster = cluster
+        self._tell = tell
         self._stopped = threading.Event()
         self._node: Node | None = None
 
@@ -65,18 +73,29 @@ class Membership:
             self._node.stop()
 
     def run(self) -> None:
-        """Take part until stopped. Raises ClusterError when ZooKeeper can't be reached."""
-        for number in itertools.count(1):
-            self._live(number)
-            if self._stopped.is_set():
-                return
+        """Take part until stopped, or the cluster is over.
+
+        Raises ClusterError when ZooKeeper can't be reached, or another node uses the folder.
+        """
+        folder = self._settings.folder
+        with open(folder / LOCK_FILE, "a") as file:
+            if not try_lock(file):
+                raise ClusterError(
+                    f"another node uses the folder {folder}; give each one of its own"
+                )
+            for left in folder.glob(f"{SESSION}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            for number in itertools.count(1):
+                self._live(number)
+                if self._stopped.is_set():
+                    return
 
     def _live(self, number: int) -> None:
         """From joining to the loss of the session, or to the end."""
         name = self._settings.name
-        folder = self._settings.folder / f"session-{number}"
-        folder.mkdir(parents=True, mode=0o700)
         transport = Transport(name, self._endpoints(), self._keys)
+        folder = self._settings.folder / f"{SESSION}{number}"
+        folder.mkdir(mode=0o700)
         node = Node(replace(self._settings, folder=folder), transport)
         self._node = node
         if self._stopped.is_set():
@@ -100,7 +119,13 @@ class Membership:
                     transport.public_key,
                 )
             )
+            others = [each.name for each in service.members() if each.name != name]
+            beside = f"beside {listed(others)}" if others else "as its only node so far"
+            self._tell(f"node {name} takes part in cluster {self._cluster}, {beside}")
             node.run(service)
+            if node.over:
+                self._tell(f"cluster {self._cluster} is over")
+                self._stopped.set()
         except ClusterError as error:
             if node.lost is None:
                 raise

@@ -93,7 +93,8 @@ def printable(text: str) -> str:
 
 
 class Node:
-    """One node. `run` returns when `stop` is called or the coordination service is lost."""
+    """One node. `run` returns when `stop` is called, the coordination service is `lost`, or the cluster is
+    `over`."""
 
     def __init__(self, settings: NodeSettings, transport: Transport) -> None:
         self.settings = settings
@@ -107,6 +108,7 @@ class Node:
         self.jobs: dict[int, HostedJob] = {}
         self.service: CoordinationService | None = None
         self.lost: str | None = None
+        self.over = False
         self._events: queue.SimpleQueue[Callable[[], NodeStimulus | None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._outbox: deque[machine.TransmitFrame | machine.TransmitControl] = deque()
@@ -280,6 +282,9 @@ class Node:
             case JobEnded(job, _):
                 return machine.JobEndSeen(job)
             case ConnectionChanged(state):
+                if state == "removed":
+                    self.over = True
+                    self._stopped.set()
                 if state == "lost":
                     self.lost = f"node {self.settings.name} lost its session with ZooKeeper"
                     self._stopped.set()
@@ -307,6 +312,11 @@ class Node:
                 logger.warning("node %s passes %s over: %s", self.settings.name, member.name, error)
         self._members = now
         own = [member.sequence for member in members if self._is_own(member)]
+        if not own and self.settings.name in now:
+            logger.warning(
+                "node %s: another process has joined under this name, and has its place",
+                self.settings.name,
+            )
         seen = tuple((member.name, member.sequence) for member in members)
         return machine.MembersSeen(seen, own[0] if own else None)
 

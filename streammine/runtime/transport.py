@@ -16,6 +16,7 @@ Over `ipc://` the private folder vouches for the sender's name, over TCP its CUR
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -49,6 +50,12 @@ _REFUSALS_LOGGED = 16
 
 _COPIED_BODY_BYTES = 16 * 1024
 """Smaller bodies may share ZeroMQ's receive buffer, unaligned; they are copied out of it."""
+
+_BINDING_HINTS = {
+    zmq.EADDRINUSE: "another program has it",
+    zmq.EADDRNOTAVAIL: "that is no address of this machine",
+    errno.ENODEV: "this machine has no such address or interface",
+}
 
 _Context = zmq.Context[zmq.Socket[bytes]]
 
@@ -285,8 +292,8 @@ class Transport:
             socket.bind(endpoint)
         except zmq.ZMQError as error:
             raise ClusterError(
-                f"node {self.name} cannot listen on {endpoint}: {error.strerror}; "
-                + ("another program has it" if error.errno == zmq.EADDRINUSE else "check it")
+                f"node {self.name} cannot listen on {endpoint}: "
+                + _BINDING_HINTS.get(error.errno or 0, f"{error.strerror}; check it")
             ) from None
         return socket
 

@@ -16,6 +16,7 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from streammine.model.coordination import (
+    ConnectionChanged,
     EventListener,
     JobEnded,
     JobSubmitted,
@@ -136,7 +137,11 @@ class Watcher:
             self._listener(event)
 
     def _read_members(self) -> None:
-        names = self._znodes.children(self._paths.members, self._members_changed)
+        try:
+            names = self._znodes.children(self._paths.members, self._members_changed)
+        except NoNodeError:
+            self._tell(ConnectionChanged("removed"))
+            return
         known = {name: self._member_cache[name] for name in names if name in self._member_cache}
         for name in names:
             if name in known:
@@ -155,9 +160,12 @@ class Watcher:
             self._tell(MembersChanged(members))
 
     def _read_jobs(self) -> None:
-        numbers = [
-            number_of(name) for name in self._znodes.children(self._paths.jobs, self._jobs_changed)
-        ]
+        try:
+            names = self._znodes.children(self._paths.jobs, self._jobs_changed)
+        except NoNodeError:
+            # with the cluster, which the list of members tells
+            return
+        numbers = [number_of(name) for name in names]
         if self._views is None:
             over = [number for number in numbers if self._is_over(number)]
             self._views = {number: _JobView(ended=True) for number in over}

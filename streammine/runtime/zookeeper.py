@@ -36,13 +36,14 @@ _JARS = (
 _TICK_MILLISECONDS = 250
 """The server looks for sessions that ran out so often, and grants none shorter than two ticks."""
 
+LOOPBACK = "127.0.0.1"
 _ATTEMPTS = 5
 _POLL_SECONDS = 0.02
 
 _SETTINGS = """\
 dataDir={folder}/data
 clientPort={port}
-clientPortAddress=127.0.0.1
+clientPortAddress={host}
 tickTime={tick}
 minSessionTimeout={shortest}
 maxSessionTimeout=60000
@@ -83,19 +84,23 @@ _JVM_OPTIONS = (
 class ZooKeeperServer:
     """A server on loopback, with its data and log in `folder`, which stays when it is closed.
 
-    Start it again with the same folder and port (`port` given) after it died, and sessions live on.
+    Start it again with the same folder and port (`port` given) after it died, and sessions live on. `host`
+    is another address of this machine to listen on: whoever reaches it can read all but what is secret.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], port: int | None = None) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], port: int | None = None, host: str = LOOPBACK
+    ) -> None:
         self.folder = Path(folder).absolute()
         self.port = port
+        self.host = host
         self._process: ChildProcess | None = None
 
     @property
     def hosts(self) -> str:
         """What clients connect to: HOST:PORT. Only after `start`."""
         assert self.port is not None, "started"
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def log(self) -> Path:
@@ -122,7 +127,7 @@ class ZooKeeperServer:
         command = self._command()
         deadline = time.monotonic() + timeout_seconds
         for _ in range(1 if self.port is not None else _ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or _free_port(self.host)
             self._write_settings(port)
             # Kept before anything can fail or interrupt the wait, so that `close` ends it.
             if self._process is not None:
@@ -165,6 +170,7 @@ class ZooKeeperServer:
     def _write_settings(self, port: int) -> None:
         settings = _SETTINGS.format(
             folder=self.folder,
+            host=self.host,
             port=port,
             tick=_TICK_MILLISECONDS,
             shortest=2 * _TICK_MILLISECONDS,
@@ -183,7 +189,7 @@ class ZooKeeperServer:
     ) -> bool:
         """True when it answers, False when it ended; ClusterError when neither comes in time."""
         while process.wait(_POLL_SECONDS) is None:
-            if serves(("127.0.0.1", port)):
+            if serves((self.host, port)):
                 return process.exit_code is None
             if time.monotonic() > deadline:
                 tail = process.output_tail()
@@ -228,8 +234,8 @@ def find_jars() -> list[Path]:
     return jars
 
 
-def _free_port() -> int:
+def _free_port(host: str) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port

@@ -87,9 +87,9 @@ def test_a_server_started_again_in_its_folder_has_its_content(tmp_path: Path) ->
 
 def test_a_taken_port_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        free = zookeeper._free_port()
+        free = zookeeper._free_port(zookeeper.LOOPBACK)
         ports = iter([taken.getsockname()[1], free])
-        monkeypatch.setattr(zookeeper, "_free_port", lambda: next(ports))
+        monkeypatch.setattr(zookeeper, "_free_port", lambda host: next(ports))
         with ZooKeeperServer(tmp_path) as server:
             assert server.port == free
 

@@ -41,6 +41,21 @@ def test_at_the_start_a_dead_node_is_an_error(cluster):
         cluster.check()
 
 
+def test_at_the_start_a_killed_node_is_replaced(cluster):
+    wait_for_the_end(cluster)
+    cluster.tend()
+    patient = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+    killed = ChildProcess("node-9", patient, cluster.folder / "node-9.log")
+    for process in cluster.processes.values():
+        process.close()
+    cluster.processes = {"node-9": killed}
+    cluster.check()
+    assert list(cluster.processes) == ["node-9"]
+    killed.kill()
+    cluster.check()
+    assert list(cluster.processes) == ["node-3"]
+
+
 def test_later_a_new_one_with_a_new_name_takes_its_place(cluster):
     wait_for_the_end(cluster)
     assert cluster.tend() == [
