@@ -12,9 +12,21 @@ from random import Random
 
 import click
 
-from chaos_run.rounds import ChaosError, Round, Tally, Wanted, undisturbed
+from chaos_run.network import obstacle
+from chaos_run.network_rounds import NetworkRound
+from chaos_run.rounds import (
+    ChaosError,
+    Round,
+    Tally,
+    Wanted,
+    full_disk_obstacle,
+    undisturbed,
+)
 from streammine import read_topology
 from streammine.cli.interruption import interruptible
+
+NETWORK_SHARE = 0.4
+"""How many of the rounds run on a network."""
 
 
 @click.command()
@@ -40,8 +52,9 @@ def chaos(
     settings: tuple[str, ...],
     evidence: Path | None,
 ) -> None:
-    """Run TOPOLOGY again and again while nodes and ZooKeeper are killed and paused, snapshots are damaged
-    and the disk is full; compare each result with that of an undisturbed run.
+    """Run TOPOLOGY again and again while nodes and ZooKeeper are killed and paused, snapshots are damaged,
+    the disk is full and, with nodes on hosts of their own, the network is slow, loses and splits; compare
+    each result with that of an undisturbed run. What this machine does not allow is skipped, and said.
 
     The same seed chooses the same faults; when exactly they hit depends on the machine. Exit code 1 when
     a run came to something else, hung, or left something behind; its logs and output are kept then.
@@ -54,6 +67,13 @@ def chaos(
     sinks = tuple(name for name, sink in known.sinks.items() if sink.path is not None)
     wanted = Wanted(topology.absolute(), settings, sinks, nodes)
     deadline = time.monotonic() + minutes * 60
+    obstacles = {
+        name: reason
+        for name, reason in (("network", obstacle()), ("full disk", full_disk_obstacle()))
+        if reason is not None
+    }
+    for name, reason in obstacles.items():
+        click.echo(f"skipped: {name}, for {reason}")
     # that ZooKeeper is away is our own doing
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     with interruptible():
@@ -68,8 +88,10 @@ def chaos(
             click.echo(f"round {tally.rounds}")
             random = Random(f"{seed}/{tally.rounds}")
             place = folder / f"round-{tally.rounds}"
+            on_machines = random.random() < NETWORK_SHARE and "network" not in obstacles
+            kind = NetworkRound if on_machines else Round
             try:
-                Round(wanted, place, random, click.echo, tally).run(expected)
+                kind(wanted, place, random, click.echo, tally).run(expected)
             except ChaosError as error:
                 tally.failures += 1
                 click.echo(f"  FAILED: {error}\n  evidence: {place}")

@@ -32,6 +32,13 @@ LARGE_DISK_BYTES = 1 << 30
 Tell = Callable[[str], None]
 
 
+def full_disk_obstacle() -> str | None:
+    """Why there can be no small disk here, None where there can."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        return "it needs root and mount(8)"
+    return None
+
+
 class ChaosError(Exception):
     """A run did not do what an undisturbed one does."""
 
@@ -46,7 +53,8 @@ class Wanted:
     nodes: int
 
     def arguments(self, place: Surroundings, nodes: int, resume: str | None = None) -> list[str]:
-        words = ["run", str(self.topology), "--json", "--quiet", "--nodes", str(nodes)]
+        """The topology and the options of `run` and `submit`."""
+        words = [str(self.topology), "--json", "--quiet", "--nodes", str(nodes)]
         for setting in self.settings:
             words += ["--set", setting]
         words += ["--set", f"snapshot.store={place.runs}"]
@@ -71,7 +79,7 @@ def undisturbed(wanted: Wanted, folder: Path) -> tuple[dict[str, object], float]
     """What the run comes to when nothing happens, and the seconds it takes. Raises ChaosError."""
     place = Surroundings(folder)
     begin = time.monotonic()
-    with place.start(*wanted.arguments(place, wanted.nodes)) as command:
+    with place.start("run", *wanted.arguments(place, wanted.nodes)) as command:
         code = command.wait(LONGEST_RUN_SECONDS)
         summary = ended_with(command)
         tail = command.output_tail()
@@ -79,6 +87,34 @@ def undisturbed(wanted: Wanted, folder: Path) -> tuple[dict[str, object], float]
     if code != 0 or summary is None:
         raise ChaosError(f"the undisturbed run ended with {code}:\n{tail}")
     return {name: summary[name] for name in COMPARED}, time.monotonic() - begin
+
+
+def wait_for_output(place: Surroundings, command: ChildProcess) -> None:
+    """Until something is committed, or the command has ended. Raises ChaosError."""
+    deadline = time.monotonic() + FIRST_OUTPUT_SECONDS
+    while not place.committed() and command.wait(0.05) is None:
+        if time.monotonic() > deadline:
+            raise ChaosError(f"no output within {FIRST_OUTPUT_SECONDS:g} s")
+
+
+def require_same(
+    command: ChildProcess, timeout_seconds: float, expected: dict[str, object]
+) -> None:
+    """Raises ChaosError unless the command ends in time, and with what is expected."""
+    code = command.wait(timeout_seconds)
+    tail = command.output_tail()
+    if code is None:
+        raise ChaosError(f"it hangs; the end of its log:\n{tail}")
+    summary = ended_with(command)
+    if code != 0 or summary is None:
+        raise ChaosError(f"it ended with {code}:\n{tail}")
+    different = {
+        name: f"{summary[name]} instead of {value}"
+        for name, value in expected.items()
+        if summary[name] != value
+    }
+    if different:
+        raise ChaosError(f"it came to something else: {different}")
 
 
 class Round:
@@ -122,7 +158,7 @@ class Round:
 
     def _start(self, nodes: int, resume: str | None = None) -> ChildProcess:
         self._tell(f"{'started' if resume is None else f'resumed {resume}'} with {nodes} nodes")
-        return self._place.start(*self._wanted.arguments(self._place, nodes, resume))
+        return self._place.start("run", *self._wanted.arguments(self._place, nodes, resume))
 
     def _resumed(self) -> ChildProcess:
         runs = list(self._place.runs.iterdir())
@@ -131,8 +167,7 @@ class Round:
         return self._start(self._random.randint(1, self._wanted.nodes + 1), runs[0].name)
 
     def _small_disk(self) -> bool:
-        if os.geteuid() != 0 or shutil.which("mount") is None:
-            self._tell("full disk skipped: it needs root and mount(8)")
+        if full_disk_obstacle() is not None:
             return False
         self._place.limit_disk(SMALL_DISK_BYTES)
         return True
@@ -151,7 +186,7 @@ class Round:
         return self._resumed()
 
     def _disturb(self, command: ChildProcess, lose_all: bool) -> ChildProcess:
-        self._wait_for_output(command)
+        wait_for_output(self._place, command)
         faults = self._random.randint(1, MOST_FAULTS)
         for number in range(faults):
             if command.wait(self._random.expovariate(1.0)) is not None:
@@ -165,12 +200,6 @@ class Round:
                 self._tally.count(fault.name)
                 self._tell(f"{fault.name}: {done}")
         return command
-
-    def _wait_for_output(self, command: ChildProcess) -> None:
-        deadline = time.monotonic() + FIRST_OUTPUT_SECONDS
-        while not self._place.committed() and command.wait(0.05) is None:
-            if time.monotonic() > deadline:
-                raise ChaosError(f"no output within {FIRST_OUTPUT_SECONDS:g} s")
 
     def _lose_all(self, command: ChildProcess) -> ChildProcess:
         command.kill()
@@ -193,20 +222,7 @@ class Round:
             time.sleep(0.05)
 
     def _finish(self, command: ChildProcess, expected: dict[str, object]) -> None:
-        code = command.wait(self._left_seconds())
-        tail = command.output_tail()
-        if code is None:
-            raise ChaosError(f"it hangs; the end of its log:\n{tail}")
-        summary = ended_with(command)
-        if code != 0 or summary is None:
-            raise ChaosError(f"it ended with {code}:\n{tail}")
-        different = {
-            name: f"{summary[name]} instead of {value}"
-            for name, value in expected.items()
-            if summary[name] != value
-        }
-        if different:
-            raise ChaosError(f"it came to something else: {different}")
+        require_same(command, self._left_seconds(), expected)
         deadline = time.monotonic() + TIDY_SECONDS
         while left := self._place.left_over():
             if time.monotonic() > deadline:

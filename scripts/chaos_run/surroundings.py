@@ -37,26 +37,31 @@ class Surroundings:
         self.output = folder / "output"
         self.output.mkdir()
         self._mark = secrets.token_hex(8)
-        self._temporary = Path(tempfile.mkdtemp(prefix="c-"))
+        self.temporary = Path(tempfile.mkdtemp(prefix="c-"))
         self._tmpfs = False
         self._starts = 0
 
     def start(self, *arguments: str) -> ChildProcess:
         """A `streammine` command. Its output goes to a log of its own, which `ended_with` reads."""
         self._starts += 1
-        package = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         return ChildProcess(
             "streammine",
             [sys.executable, "-m", "streammine.cli.main", *arguments],
             self.folder / f"command-{self._starts}.log",
             folder=self.folder,
-            environment={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(package),
-                "TMPDIR": str(self._temporary),
-                MARK: self._mark,
-            },
+            environment=self.environment,
         )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of the round runs with."""
+        package = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(package),
+            "TMPDIR": str(self.temporary),
+            MARK: self._mark,
+        }
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Living processes of this round that have these words in their command, oldest first."""
@@ -80,7 +85,7 @@ class Surroundings:
 
     def manager(self) -> list[psutil.Process]:
         """The node that manages now; empty where nobody can say."""
-        for state in self._temporary.glob("*/cluster/state.json"):
+        for state in self.temporary.glob("*/cluster/state.json"):
             try:
                 told = json.loads(state.read_text(encoding="utf-8"))
                 secret = ClusterKeys.load(state.parent / "cluster.key").zookeeper_secret
@@ -115,12 +120,12 @@ class Surroundings:
     def left_over(self) -> list[str]:
         """Processes, temporary files and runs that are there now."""
         names = [f"process {each.pid}: {' '.join(each.cmdline()[:8])}" for each in self.processes()]
-        names += [str(path) for path in self._temporary.iterdir()]
+        names += [str(path) for path in self.temporary.iterdir()]
         return names + ([str(path) for path in self.runs.iterdir()] if self.runs.is_dir() else [])
 
     def logs(self) -> list[Path]:
         """The logs of nodes and ZooKeeper."""
-        return list(self._temporary.glob("**/*.log"))
+        return list(self.temporary.glob("**/*.log"))
 
     def limit_disk(self, size_bytes: int) -> None:
         """Let the output lie on a disk of that size. Needs root."""
@@ -136,7 +141,7 @@ class Surroundings:
         """End what is left; the folder goes too, unless it is to be looked at."""
         for process in self.processes():
             process.kill()
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        shutil.rmtree(self.temporary, ignore_errors=True)
         if self._tmpfs:
             if keep:
                 shutil.copytree(self.output, self.folder / "output-kept", dirs_exist_ok=True)

@@ -116,6 +116,9 @@ class NodeMachine:
 
     def _members(self, stimulus: MembersSeen, effects: list[NodeEffect]) -> None:
         self._nodes = tuple(name for name, _ in stimulus.nodes)
+        self.heartbeats = {
+            name: heartbeat for name, heartbeat in self.heartbeats.items() if name in self._nodes
+        }
         self.member = stimulus.own
         first = self._nodes[0] if self._nodes else None
         changed = first != self.manager_name
@@ -482,6 +485,7 @@ class NodeMachine:
             "nodes": {
                 name: {"load": dict(heartbeat.load)}
                 for name, heartbeat in sorted(self.heartbeats.items())
+                if name in self._nodes
             },
             "jobs": {
                 str(job): self.manager.jobs[job].status()

@@ -1,4 +1,4 @@
-"""Nodes started by hand, as on several machines: they join, are told what is wrong, and end with the cluster."""
+"""Nodes started by hand, as on several machines: they join, hear what is wrong, end with the cluster."""
 
 from __future__ import annotations
 

@@ -252,3 +252,13 @@ def test_a_client_can_ask_for_the_state_of_everything() -> None:
     assert isinstance(jobs, dict)
     assert jobs["1"]["slices"]["source/1"]["node"] == "b"
     assert player.status(2)["jobs"] == {}
+
+
+def test_a_node_that_is_gone_is_not_shown_any_more() -> None:
+    player = new_node("a")
+    told(player, seen(player, NODES), node.ControlReceived("b", heartbeat("b", 1, ())))
+    assert player.status(None)["nodes"].keys() == {"a", "b"}
+    told(player, seen(player, NODES[:1]))
+    # on its way while it went
+    told(player, node.ControlReceived("b", heartbeat("b", 1, ())))
+    assert player.status(None)["nodes"].keys() == {"a"}
