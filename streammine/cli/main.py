@@ -22,6 +22,7 @@ COMMANDS = {
         "streammine.cli.explain_command",
         "Show what a topology comes to, without running it.",
     ),
+    "check": ("streammine.cli.check_command", "Check that operators keep what they claim."),
     "simulate": ("streammine.cli.simulate_command", "Try a topology on clusters that faults hit."),
     "schema": (
         "streammine.cli.schema_command",

@@ -11,11 +11,11 @@ from streammine.model.topology import FilesSource, GeneratorSource, LogSource, T
 from streammine.runtime.sources import open_reader, resolve_source, schema_of
 
 EPOCHS = 20
-"""About how many a sample should have, where epochs are counted in rows."""
+"""About how many a sample should have unless told, where epochs are counted in rows."""
 
 
 def sampled(
-    path: Path, overrides: tuple[str, ...], rows: int
+    path: Path, overrides: tuple[str, ...], rows: int, epochs: int = EPOCHS
 ) -> tuple[Topology, dict[str, pa.Table], list[str]]:
     """The topology cut down to `rows` rows per source, the rows of its files, and what was cut.
 
@@ -24,10 +24,10 @@ def sampled(
     topology = read_topology(path, overrides)
     notes = []
     epoch = topology.epoch_definition()
-    if epoch.kind == "count" and epoch.length * EPOCHS > rows:
-        length = max(1, rows // EPOCHS)
+    if epoch.kind == "count" and epoch.length * epochs > rows:
+        length = max(1, rows // epochs)
         topology = read_topology(path, (*overrides, f"epoch.count={length}"))
-        notes.append(f"an epoch is cut to {length} rows, so that there are about {EPOCHS}")
+        notes.append(f"an epoch is cut to {length} rows, so that there are about {epochs}")
     sources = dict(topology.sources)
     tables = {}
     for name, source in topology.sources.items():
