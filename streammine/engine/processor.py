@@ -85,10 +85,10 @@ class _Place:
     highest: int
     reader: Position
     rows_in: int
-    rows_dead: int
 
-    def saved(self) -> Position:
-        return {"reader": self.reader, "rows_in": self.rows_in, "rows_dead": self.rows_dead}
+    def saved(self, rows_dead: int) -> Position:
+        """What a snapshot holds. `rows_dead`: how many there are in the epochs that it covers."""
+        return {"reader": self.reader, "rows_in": self.rows_in, "rows_dead": rows_dead}
 
 
 class SourceProcessor:
@@ -119,9 +119,10 @@ class SourceProcessor:
         self._places: list[_Place] = []
         self._highest = BEGINNING
         self._checkpointed = checkpointed
+        self._saved_dead = 0
         if position is not None:
             self.counters.rows_in = position["rows_in"]
-            edges.rows_dead = position["rows_dead"]
+            self._saved_dead = edges.rows_dead = position["rows_dead"]
 
     def prepare(self) -> None:
         self.edges.prepare()
@@ -166,8 +167,6 @@ class SourceProcessor:
             highest = max(highest, epoch)
             if epoch > known:
                 self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
-            else:
-                self.edges.rows_dead += len(dead)
         for piece in delivery.pieces:
             highest = max(highest, piece.epoch)
             if piece.epoch > known:
@@ -187,7 +186,7 @@ class SourceProcessor:
         if len(self._places) >= MOST_PLACES:
             # an earlier place than the best is as right, and costs only some reading
             del self._places[1::2]
-        place = _Place(self._highest, position, self.counters.rows_in, self.edges.rows_dead)
+        place = _Place(self._highest, position, self.counters.rows_in)
         if self._places and self._places[-1].highest == self._highest:
             self._places[-1] = place
         else:
@@ -196,9 +195,16 @@ class SourceProcessor:
     def _freeze(self, item: Freeze) -> FrozenSlice:
         """The last place before which no row of an epoch above the snapshot's lies."""
         before = [place for place in self._places if place.highest <= item.epoch]
-        position = before[-1].saved() if before else self._start
+        position = before[-1].saved(self._dead_until(item.epoch)) if before else self._start
         self._places = self._places[max(0, len(before) - 1) :]
         return FrozenSlice(item.epoch, item.last_epoch, item.due, position)
+
+    def _dead_until(self, epoch: int) -> int:
+        """Dead rows of the epochs up to this one, whatever was read of later ones."""
+        dead = self.edges.dead_by_epoch
+        for each in [each for each in dead if each <= epoch]:
+            self._saved_dead += dead.pop(each)
+        return self._saved_dead
 
     def _positioned(self, piece: Piece) -> pa.RecordBatch:
         if not self.carries_order:

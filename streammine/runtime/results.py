@@ -49,11 +49,13 @@ def summarize(submission: Submission, outcome: JobOutcome, wall_seconds: float) 
         for name, each in counters.items()
         if kinds[name.partition("/")[0]] == "source"
     )
-    dead = sum(each["rows_dead"] for each in counters.values())
+    # what a slice counted before it was lost is gone with it; what was committed is not
+    letters = submission.spec.targets.get(DEAD_LETTERS)
+    dead = 0 if letters is None else CommittedOutput(open_store(letters.location)).rows
     return Summary(
         events_in=int(read),
         events_out=sum(output.rows for output in outputs.values()),
-        events_dead=int(dead),
+        events_dead=dead,
         seconds=round(run_seconds(outcome), 6),
         wall_seconds=round(wall_seconds, 3),
         epochs=len(epochs),
