@@ -15,6 +15,7 @@ from streammine.model.preparation import PrepareProgress
 from streammine.model.topology import Topology
 from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
+from streammine.runtime.detached import leave_run
 from streammine.runtime.output import Tail
 from streammine.runtime.resuming import keep_run, resumed_submission
 from streammine.runtime.run_folders import Run, known_run, new_run
@@ -204,7 +205,10 @@ class JobRun:
         """Submit the job and leave it to the cluster; gives its number."""
         submission = self.submission or self.prepare()
         with Client(self.cluster.address) as client:
-            return self._submit(client, submission)
+            job = self._submit(client, submission)
+        if self.kept is not None and isinstance(self.cluster, StandingCluster):
+            leave_run(self.cluster.folder, job, self.kept)
+        return job
 
     def _submit(self, client: Client, submission: Submission) -> int:
         if self.kept is not None and self.resume is None:

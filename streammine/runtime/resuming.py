@@ -25,6 +25,7 @@ from streammine.model.errors import (
 )
 from streammine.model.job import JobSpec, SinkTarget
 from streammine.model.job_codec import decode_spec, encode_spec
+from streammine.model.locations import below, without_options
 from streammine.model.suggestions import listed
 from streammine.model.topology import Topology
 from streammine.runtime.output import begin_run
@@ -126,13 +127,14 @@ def _differing(now: object, before: object) -> list[str]:
 
 def _targets(saved: JobSpec, run: Run) -> dict[str, SinkTarget]:
     """Where sinks write; those without a path in the run's folder, which may have been moved."""
-    before = f"{saved.recovery.store}/{SINKS_FOLDER}/"
-    return {
-        sink: replace(target, location=f"{run.sinks}/{target.location.removeprefix(before)}")
-        if target.location.startswith(before)
-        else target
-        for sink, target in saved.targets.items()
-    }
+    before, _ = without_options(below(saved.recovery.store, SINKS_FOLDER))
+    targets = {}
+    for sink, target in saved.targets.items():
+        location, _ = without_options(target.location)
+        inside = location.removeprefix(f"{before}/")
+        moved = replace(target, location=below(run.sinks, inside))
+        targets[sink] = target if inside == location else moved
+    return targets
 
 
 def _require_latest_output(targets: Mapping[str, SinkTarget], job: str, overwrite: bool) -> None:

@@ -17,9 +17,10 @@ from typing import IO
 
 from streammine.model.contracts import Store
 from streammine.model.errors import ClusterError, OutputError
+from streammine.model.locations import below, without_options
 from streammine.model.suggestions import listed
 from streammine.runtime.places import kept_folder, kept_folders, try_lock
-from streammine.runtime.stores import open_store
+from streammine.runtime.stores import ArrowStore, LocalStore, open_store
 
 RUNS_FOLDER = "runs"
 LOCK_FILE = "lock"
@@ -36,7 +37,7 @@ class Run:
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self.name = location.rstrip("/").rpartition("/")[2]
+        self.name = without_options(location)[0].rstrip("/").rpartition("/")[2]
         self._lock: IO[str] | None = None
         if "://" in location:
             return
@@ -59,14 +60,14 @@ class Run:
     @property
     def sinks(self) -> str:
         """Folder or URL for the output of sinks without a path."""
-        return f"{self.location}/{SINKS_FOLDER}"
+        return below(self.location, SINKS_FOLDER)
 
     def remove(self) -> None:
         """Remove the run with all that is in it."""
         if "://" in self.location:
             store = self.store
-            for name in store.list(""):
-                store.delete(name)
+            assert isinstance(store, (LocalStore, ArrowStore)), store
+            store.remove()
         else:
             folder = Path(self.location)
             # out of the way at once: a node may still be writing the last snapshot
@@ -92,7 +93,7 @@ def new_run(job: str, base: Path, store: str | None) -> Run:
     """
     if store is not None and "://" in store:
         # No store of objects can be asked to make a folder only if it is not there.
-        return Run(f"{store.rstrip('/')}/{job}-{secrets.token_hex(6)}")
+        return Run(below(store, f"{job}-{secrets.token_hex(6)}"))
     if store is None:
         parent = kept_folder(base, RUNS_FOLDER, "what a run needs to survive a crash")
     else:
@@ -120,7 +121,7 @@ def known_run(wanted: str, base: Path, store: str | None) -> Run:
     if "://" in wanted:
         return Run(wanted.rstrip("/"))
     if store is not None and "://" in store and "/" not in wanted:
-        return Run(f"{store.rstrip('/')}/{wanted}")
+        return Run(below(store, wanted))
     parents = (
         kept_folders(base, RUNS_FOLDER) if store is None else (Path(os.path.abspath(base / store)),)
     )

@@ -14,6 +14,7 @@ import errno
 import itertools
 import os
 import re
+import shutil
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -119,6 +120,15 @@ class LocalStore:
             (self.folder / _checked(name)).unlink(missing_ok=True)
         except OSError as error:
             raise self._failure("remove", name, error) from error
+
+    def remove(self) -> None:
+        """Remove all that is here, with the folder."""
+        try:
+            shutil.rmtree(self.folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._failure("remove", "the folder", error) from error
 
     def remove_temporaries(self) -> None:
         """Remove what killed processes left half-written. Only while nobody writes here."""
@@ -227,6 +237,14 @@ class ArrowStore:
             self._discard(self._path(name))
         except (OSError, pa.ArrowException) as error:
             raise self._failure("remove", name, error) from error
+
+    def remove(self) -> None:
+        """Remove all that is here, with the folder; object stores keep empty folders otherwise."""
+        try:
+            if self._files.get_file_info(self._root).type != pa.fs.FileType.NotFound:
+                self._files.delete_dir(self._root)
+        except (OSError, pa.ArrowException) as error:
+            raise self._failure("remove", "the folder", error) from error
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{_checked(name)}"

@@ -168,7 +168,7 @@ def _targets(
     topology = compiled.topology
     targets: dict[str, SinkTarget] = {}
     for name, sink in topology.sinks.items():
-        location = f"{scratch}/{name}" if sink.path is None else sink_location(base, sink.path)
+        location = below(scratch, name) if sink.path is None else sink_location(base, sink.path)
         for other, target in targets.items():
             if target.location == location:
                 raise TopologyError(
@@ -205,4 +205,4 @@ def _dead_letters_location(
     for name, target in targets.items():
         if topology.sinks[name].path is not None:
             return below(target.location, DEAD_LETTERS_FOLDER)
-    return f"{scratch}/{DEAD_LETTERS_FOLDER}"
+    return below(scratch, DEAD_LETTERS_FOLDER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -15,10 +16,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from streammine.model.coordination import CoordinationEvent, JobEnded
 from streammine.model.errors import ClusterError
 from streammine.runtime import scratch
 from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
+from streammine.runtime.coordinator import Coordinator
+from streammine.runtime.detached import remove_finished
 from streammine.runtime.processes import ChildProcess
 from streammine.runtime.standing import LOG_FILE, ClusterState, held, is_up, write_state
 
@@ -153,10 +157,27 @@ class Supervisor:
             ClusterState(address.name, address.zookeeper, cluster.nodes, os.getpid()),
         )
         ready()
+        service = Coordinator(
+            address.zookeeper, address.name, address.keys().zookeeper_secret, self._told
+        )
+        with service:
+            service.start()
+            self._tend(cluster, service)
+
+    def _told(self, event: CoordinationEvent) -> None:
+        """Called on threads of the coordinator."""
+        if isinstance(event, JobEnded):
+            # where the buffer is full, someone has been woken already
+            with contextlib.suppress(BlockingIOError):
+                self._woken.send(b"\0")
+
+    def _tend(self, cluster: LocalCluster, service: Coordinator) -> None:
+        """Until the cluster is told to end: replace what dies, and remove what jobs left behind."""
         while not self._stopping.is_set():
             self._wait(cluster)
             if self._stopping.is_set():
                 return
+            remove_finished(self.folder, service.read_outcome)
             if cluster.revive_server():
                 logger.warning("ZooKeeper died and was started again")
             for ending in cluster.bury_nodes():
@@ -172,7 +193,7 @@ class Supervisor:
         cluster.check()
 
     def _wait(self, cluster: LocalCluster) -> None:
-        """Until a process has ended or a signal has come."""
+        """Until a process or job has ended or a signal has come, or some seconds are over."""
         watched: list[socket.socket | ChildProcess] = [self._wake, *cluster.watched]
         if self._wake in select.select(watched, [], [], LOOK_SECONDS)[0]:
             self._wake.recv(4096)

@@ -296,6 +296,18 @@ def test_commands_on_running_jobs_say_what_would_be_right(standing: Workplace) -
     assert standing.run("stop", number).returncode == 0
 
 
+def test_the_run_of_a_job_that_is_left_to_the_cluster_goes_when_it_has_finished(
+    standing: Workplace,
+) -> None:
+    path = standing.topology(file="detached", sinks__result__path="detached", **ENDING)
+    left = standing.result("submit", path, "--detach")
+    run = standing.folder / ".streammine" / "runs" / left["run"]
+    assert run.is_dir()
+    eventually(lambda: not run.exists(), lambda: str(standing.result("status")))
+    jobs = {job["job"]: job["state"] for job in standing.result("status")["jobs"]}
+    assert jobs[left["job"]] == "finished"
+
+
 def test_a_savepointed_job_goes_on_where_it_was(standing: Workplace) -> None:
     known = standing.topology(file="straight", sinks__result__path="straight", **ENDING)
     digest = standing.result("submit", known)["output_digest"]

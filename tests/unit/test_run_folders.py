@@ -1,5 +1,6 @@
 """Folders of runs: nobody gets another's, and they are found again."""
 
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from streammine.model.errors import ClusterError, OutputError
+from streammine.model.job import JobOutcome
+from streammine.model.job_codec import encode_outcome
+from streammine.runtime.detached import leave_run, remove_finished
 from streammine.runtime.places import is_locked, try_lock
 from streammine.runtime.run_folders import known_run, new_run
 
@@ -127,6 +131,38 @@ def test_a_removed_run_is_gone(base, begin):
     assert not Path(run.location).exists()
     with pytest.raises(ClusterError, match="no run"):
         known_run("words-1", base, None)
+
+
+def test_options_of_a_url_stay_at_its_end(base):
+    store = "s3://bucket/runs/?region=eu-west-1&scheme=http"
+    run = new_run("words", base, store)
+    assert re.fullmatch("words-[0-9a-f]{12}", run.name)
+    assert run.location == f"s3://bucket/runs/{run.name}?region=eu-west-1&scheme=http"
+    assert run.sinks == f"s3://bucket/runs/{run.name}/sinks?region=eu-west-1&scheme=http"
+    assert known_run(run.name, base, store).location == run.location
+    assert known_run(run.location, base, None).name == run.name
+
+
+def test_runs_left_to_a_cluster_are_removed_when_their_jobs_have_finished(base, begin, tmp_path):
+    names = ("finished", "failed", "savepoint", "running", "unreachable")
+    runs = {name: begin(name) for name in names}
+    for number, run in enumerate(runs.values()):
+        leave_run(tmp_path, number, run)
+        run.close()
+
+    def outcome_of(job):
+        if names[job] == "unreachable":
+            raise ClusterError("ZooKeeper is away")
+        return None if names[job] == "running" else encode_outcome(JobOutcome(names[job], None))
+
+    for _ in range(2):
+        remove_finished(tmp_path, outcome_of)
+        there = [name for name, run in runs.items() if Path(run.location).exists()]
+        assert there == ["failed", "savepoint", "running", "unreachable"]
+    left = sorted(each.name for each in (tmp_path / "detached").iterdir())
+    assert left == ["3", "4"], "those of which the end is not known yet"
+    remove_finished(tmp_path, lambda job: encode_outcome(JobOutcome("finished", None)))
+    assert not Path(runs["running"].location).exists()
 
 
 def test_looking_at_a_lock_does_not_take_or_lose_it(tmp_path):

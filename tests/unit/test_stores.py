@@ -44,6 +44,16 @@ def test_what_is_put_is_got_listed_replaced_and_deleted(store: Store) -> None:
     assert store.list("b") == []
 
 
+def test_a_removed_store_leaves_no_folder(tmp_path: Path, store: Store) -> None:
+    assert isinstance(store, (LocalStore, ArrowStore))
+    store.remove()
+    store.put("seals/1.json", b"one")
+    store.put("b", b"two")
+    store.remove()
+    assert store.list("") == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_blob_is_named(store: Store) -> None:
     with pytest.raises(OutputError, match=r"can't read nothing\.parquet in"):
         store.get("nothing.parquet")

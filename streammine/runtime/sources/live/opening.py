@@ -11,6 +11,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StreammineError, TopologyError
 from streammine.model.formats import RawFormat
 from streammine.model.ingest_chain import Link, find_end
+from streammine.model.locations import below
 from streammine.model.topology.live_sources import AnyLiveSource, HttpSource, TcpSource
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.sources.live.addresses import Address, Token
@@ -104,10 +105,10 @@ def refuse_impossible(name: str, settings: AnyLiveSource, epoch: EpochDefinition
 
 def slice_log(settings: AnyLiveSource, base: str, slice_index: int) -> str:
     """Folder or URL of one slice's log."""
-    location = settings.ingest_log.rstrip("/")
+    location = settings.ingest_log
     if "://" not in location:
         location = _absolute(location, base)
-    return f"{location}/slice-{slice_index:05d}"
+    return below(location, f"slice-{slice_index:05d}")
 
 
 def intake_rules(name: str, settings: AnyLiveSource, epoch: EpochDefinition) -> IntakeRules:
