@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from streammine.model.credentials import refuse_credentials
 from streammine.model.errors import Location, TopologyError
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology import InvalidTopologyError, Problem, Topology
@@ -45,7 +46,7 @@ def parse_topology(text: str, file: str, overrides: Sequence[str] = ()) -> Topol
             changed[_override(tree, name, value, placeholders.names)] = name
     tree.data.setdefault("name", _name_of(file))
     try:
-        return Topology.model_validate(tree.data).check()
+        return refuse_credentials(Topology.model_validate(tree.data)).check()
     except InvalidTopologyError as error:
         raise _located(error.problems, tree, changed) from None
 

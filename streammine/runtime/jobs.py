@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from streammine.model.credentials import refuse_credentials
 from streammine.model.errors import ClusterError, TopologyError
 from streammine.model.job import JobOutcome
 from streammine.model.preparation import PrepareProgress
@@ -121,6 +122,7 @@ class JobRun:
         Spark and the cluster would fight over the cores, so nodes start after preparation.
         """
         self.watcher.phase("checking the topology and its sources")
+        refuse_credentials(self.topology)
         self.cluster.require_parts()
         self.submission = self._fresh() if self.resume is None else self._resumed(self.resume)
         return self.submission

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from streammine.model.contracts import Store
+from streammine.model.credentials import credentials_text, holds_credentials
 from streammine.model.errors import ClusterError, OutputError
 from streammine.model.locations import below, without_options
 from streammine.model.suggestions import listed
@@ -118,6 +119,8 @@ def known_run(wanted: str, base: Path, store: str | None) -> Run:
 
     `base` and `store` as in `new_run`. Raises ClusterError when there is none, or another process has it.
     """
+    if holds_credentials(wanted):
+        raise ClusterError(f"no run can be resumed from there: {credentials_text(wanted)}")
     if "://" in wanted:
         return Run(wanted.rstrip("/"))
     if store is not None and "://" in store and "/" not in wanted:
