@@ -24,7 +24,6 @@ from benchmarks.held_state import HELD, PULSE, Form, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
 from benchmarks.pictures import keep_results, say_results
 from benchmarks.report import print_json, print_table
-from streammine.model.errors import ClusterError
 
 BAR_SECONDS = 3.0
 BAR_REST_SECONDS = 1.0
@@ -33,7 +32,6 @@ STEADY_SECONDS = 3.0
 """From when all plugs are known to the kill: at least one checkpoint holds them all."""
 
 AFTER_SECONDS = 6.0
-LOOK_SECONDS = 0.01
 PLAN_SECONDS = 30.0
 LONGEST_RUN_SECONDS = 120.0
 
@@ -135,10 +133,11 @@ def _kill(cluster: LiveCluster, job: LiveJob, victim: str) -> tuple[float, float
     )
     killed = time.time()
     os.kill(cluster.local.processes[name].pid, signal.SIGKILL)
-    while any(name in nodes for nodes in cluster.client.nodes_of(job.number).values()):
-        if time.time() > killed + PLAN_SECONDS:
-            raise ClusterError(f"{name} is still in the plan {PLAN_SECONDS:g} s after its death")
-        time.sleep(LOOK_SECONDS)
+    cluster.client.wait_for(
+        lambda: all(name not in nodes for nodes in cluster.client.nodes_of(job.number).values()),
+        f"{name} died and is still in the plan",
+        PLAN_SECONDS,
+    )
     return killed, time.time()
 
 

@@ -8,7 +8,6 @@
     ├── OutputError              a sink or store can't be written (disk full, no permission)
     ├── UserCodeError            user code can't be imported, or raised while it ran
     ├── ClusterError             a node, port, ZooKeeper or Java is not as it must be
-    │   ├── NodeLostError        a node died while it hosted slices of a job
     │   └── StalePlanError       a plan was published by a manager that does not know the newest one
     ├── ProtocolError            a peer sent what no peer may send
     └── JobFailedError           a job stopped with an error; carries its text
@@ -69,10 +68,6 @@ class UserCodeError(StreammineError):
 
 class ClusterError(StreammineError):
     """Something that the cluster needs is missing or unreachable."""
-
-
-class NodeLostError(ClusterError):
-    """A node that hosted slices of a running job is gone."""
 
 
 class StalePlanError(ClusterError):

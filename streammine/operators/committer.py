@@ -76,7 +76,6 @@ class CommitOperator:
         self.partial_keys: tuple[str, ...] = ()
         self.last_epoch: int | None = None
         self.rows_committed = 0
-        self.manifests_written = 0
         self.finished = False
         self._store = store
         self._every = every
@@ -263,7 +262,6 @@ class CommitOperator:
         self._tip = manifest
         self.last_epoch = last
         self.rows_committed += manifest.rows
-        self.manifests_written += 1
 
 
 def _pieces(committed: int | None, records: Sequence[dict[str, Any]]) -> Iterator[pa.Buffer]:

@@ -108,8 +108,6 @@ class SinkOperator:
         self.needs: tuple[frozenset[str] | None, ...] = (None,)
         self.partial_schema: pa.Schema | None = None
         self.partial_keys: tuple[str, ...] = ()
-        self.rows_written = 0
-        self.bytes_written = 0
         self._settings = settings
         self._store = store
         self._slice = slice_index
@@ -229,8 +227,6 @@ class SinkOperator:
             f"-g{self._generation:03}-{self._files:06}.{SUFFIXES[settings.format]}"
         )
         self._store.put(name, data)
-        self.rows_written += table.num_rows
-        self.bytes_written += data.size
         self._files += 1
         return {
             "slice": self._slice,

@@ -168,7 +168,7 @@ class Client:
         """
         self._require_running(job)
         self._ask(control.MoveRequest(job, slice_name, node, mode))
-        self._wait_for(
+        self.wait_for(
             lambda: self.nodes_of(job).get(slice_name) == {node},
             f"{slice_name} does not run on {node} alone",
             timeout_seconds,
@@ -181,7 +181,7 @@ class Client:
         Raises ClusterError when that can't be, or takes too long.
         """
         self._ask(control.DrainRequest(node))
-        self._wait_for(
+        self.wait_for(
             lambda: all(node not in places for places in self.nodes_of(None).values()),
             f"slices are still on {node}",
             timeout_seconds,
@@ -203,13 +203,17 @@ class Client:
                 found[f"{prefix}{slice_id}"] = {replica.node for replica in replicas}
         return found
 
-    def _wait_for(
+    def wait_for(
         self,
         condition: Callable[[], bool],
         otherwise: str,
         timeout_seconds: float,
         job: int | None = None,
     ) -> None:
+        """Until something is so; it is looked at after every change in the coordination service.
+
+        Raises ClusterError with the text `otherwise` when it takes too long, or `job` ends before.
+        """
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             if job is not None and self._ended(job):

@@ -28,11 +28,11 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streammine.runtime.sources.live.addresses import Address, Token, bind_error
+from streammine.runtime.sources.live.addresses import Address, Token
+from streammine.runtime.sources.live.listener import Listener
 from streammine.runtime.sources.live.messages import Message, checked_id
 from streammine.runtime.sources.live.receiver import EndedError, Gate
 
-MOST_CONNECTIONS = 256
 HEADER_BYTES = 16 << 10
 REQUEST_PATIENCE_SECONDS = 30.0
 """A request that was begun must be whole within this time; so long is a connection kept without
@@ -41,7 +41,6 @@ one."""
 BODIES_BYTES = 64 << 20
 """Bodies that are being received or logged, together, at most (one longest body at least)."""
 
-CLOSE_PATIENCE_SECONDS = 1.0
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) [\x21-\x7e]{1,4096} HTTP/1\.([01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}):[ \t]*([\x20-\x7e\t\x80-\xff]*?)[ \t]*")
 _LENGTH = re.compile(rb"[0-9]{1,15}")
@@ -86,64 +85,34 @@ class HttpPost:
         token: Token | None = None,
         patience_seconds: float = REQUEST_PATIENCE_SECONDS,
     ) -> None:
-        self._address = address
+        self._listener = Listener(address, HEADER_BYTES)
         self._longest_body_bytes = longest_body_bytes
         self._may_end = may_end
         self._token = token
         self._patience_seconds = patience_seconds
         self._bodies_bytes = 0
-        self._server: asyncio.Server | None = None
-        self._waiting: set[asyncio.Task[None]] = set()
         self._answering: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
-        return str(self._address)
+        return str(self._listener.address)
 
     async def open(self, gate: Gate) -> None:
         """See Endpoint."""
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._serve(gate, reader, writer)
+            # A client that leaves may send again what it was not answered.
+            while await self._exchange(gate, reader, writer):
+                continue
 
-        try:
-            self._server = await asyncio.start_server(
-                serve, self._address.host, self._address.port, limit=HEADER_BYTES
-            )
-        except OSError as error:
-            raise bind_error(self._address, error) from error
-        self._address = Address(self._address.host, self._server.sockets[0].getsockname()[1])
+        await self._listener.open(serve)
 
     async def close(self) -> None:
         """See Endpoint. Requests whose rows are durable are still answered."""
-        if self._server is not None:
-            self._server.close()
-        for task in self._waiting - self._answering:
+        self._listener.refuse()
+        for task in set(self._listener.tasks) - self._answering:
             task.cancel()
-        if self._waiting:
-            _, left = await asyncio.wait(self._waiting, timeout=CLOSE_PATIENCE_SECONDS)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-
-    async def _serve(
-        self, gate: Gate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._waiting) >= MOST_CONNECTIONS:
-            writer.close()
-            return
-        self._waiting.add(task)
-        try:
-            while await self._exchange(gate, reader, writer):
-                continue
-        except (OSError, asyncio.IncompleteReadError):
-            # The client left; what it was not answered it may send again.
-            writer.transport.abort()
-        finally:
-            self._waiting.discard(task)
-            writer.close()
+        await self._listener.close()
 
     async def _exchange(
         self, gate: Gate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

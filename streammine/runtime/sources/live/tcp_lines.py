@@ -12,19 +12,16 @@ from __future__ import annotations
 import asyncio
 
 from streammine.model.ingest_log import Receipt
-from streammine.runtime.sources.live.addresses import Address, Token, bind_error
+from streammine.runtime.sources.live.addresses import Address, Token
+from streammine.runtime.sources.live.listener import CLOSE_PATIENCE_SECONDS, Listener
 from streammine.runtime.sources.live.messages import Message, checked_id
 from streammine.runtime.sources.live.receiver import EndedError, Gate
 
 END_LINE = b"!end"
 TOKEN_PREFIX = b"!token "
 CHUNK_BYTES = 64 << 10
-MOST_CONNECTIONS = 256
 LINE_PATIENCE_SECONDS = 30.0
 """A line that was begun, and a token, must be whole within this time."""
-
-CLOSE_PATIENCE_SECONDS = 1.0
-_LISTEN_BACKLOG = 128
 
 
 class TcpLines:
@@ -39,67 +36,38 @@ class TcpLines:
         token: Token | None = None,
         line_patience_seconds: float = LINE_PATIENCE_SECONDS,
     ) -> None:
-        self._address = address
+        self._listener = Listener(address, CHUNK_BYTES)
         self.longest_line_bytes = longest_line_bytes
         self.with_ids = with_ids
         self.may_end = may_end
         self.token = token
         self.line_patience_seconds = line_patience_seconds
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], _Connection] = {}
+        self._connections: set[_Connection] = set()
 
     @property
     def address(self) -> str:
-        return str(self._address)
+        return str(self._listener.address)
 
     async def open(self, gate: Gate) -> None:
         """See Endpoint."""
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._serve(gate, reader, writer)
+            # Of a client that leaves, dawdles or is not let in, what is acknowledged stays so.
+            connection = _Connection(self, gate, reader, writer)
+            self._connections.add(connection)
+            try:
+                await connection.serve()
+            finally:
+                self._connections.discard(connection)
 
-        try:
-            self._server = await asyncio.start_server(
-                serve,
-                self._address.host,
-                self._address.port,
-                limit=CHUNK_BYTES,
-                backlog=_LISTEN_BACKLOG,
-            )
-        except OSError as error:
-            raise bind_error(self._address, error) from error
-        self._address = Address(self._address.host, self._server.sockets[0].getsockname()[1])
+        await self._listener.open(serve)
 
     async def close(self) -> None:
         """See Endpoint. What was acknowledged is still told to clients that listen."""
-        if self._server is not None:
-            self._server.close()
-        for connection in self._connections.values():
+        self._listener.refuse()
+        for connection in self._connections:
             connection.over.set()
-        if self._connections:
-            _, left = await asyncio.wait(self._connections, timeout=CLOSE_PATIENCE_SECONDS)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-
-    async def _serve(
-        self, gate: Gate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._connections) >= MOST_CONNECTIONS:
-            writer.close()
-            return
-        connection = _Connection(self, gate, reader, writer)
-        self._connections[task] = connection
-        try:
-            await connection.serve()
-        except (OSError, TimeoutError):
-            # The client left, dawdled or was not let in: what is acknowledged stays so.
-            writer.transport.abort()
-        finally:
-            del self._connections[task]
-            writer.close()
+        await self._listener.close()
 
 
 class _Connection:
