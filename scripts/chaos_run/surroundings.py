@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from chaos_run.marked import marked_processes
 from streammine.model.errors import StreammineError
 from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.keys import ClusterKeys
@@ -65,17 +66,7 @@ class Surroundings:
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Living processes of this round that have these words in their command, oldest first."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                ours = process.environ().get(MARK) == self._mark
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    line = " ".join(process.cmdline())
-                    if all(word in line for word in words):
-                        found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return sorted(found, key=lambda process: process.pid)
+        return marked_processes(MARK, self._mark, *words)
 
     def nodes(self) -> list[psutil.Process]:
         return self.processes("streammine.cli.main", "node", "run", "--name")

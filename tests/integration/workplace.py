@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 import yaml
 
+from scripts.chaos_run.marked import marked_processes
+
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "STREAMMINE_TEST"
 PATIENCE_SECONDS = 60.0
@@ -104,17 +106,7 @@ class Workplace:
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Living processes that were started from here and have these words in their command."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                ours = process.environ().get(MARK) == self.mark
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    line = " ".join(process.cmdline())
-                    if all(word in line for word in words):
-                        found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return found
+        return marked_processes(MARK, self.mark, *words)
 
     def left_over(self) -> list[str]:
         """Processes and temporary files that are there now."""

@@ -28,7 +28,7 @@ from streammine.runtime.sources import (
     resolve_source,
 )
 from streammine.simulation.sources import TableReader, ordered_rows
-from tests.unit.test_log_source import write_log
+from tests.unit.epoch_logs import write_log
 
 COUNT = EpochDefinition("count", 23)
 TIME = EpochDefinition("time", 10_000_000, "ts")

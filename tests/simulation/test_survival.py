@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,8 +14,8 @@ from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.trials import Trials
 from streammine.simulation.workload import Workload
 from tests.simulation import workloads
+from tests.simulation.other_processes import printed_by_others
 
-ROOT = Path(__file__).resolve().parents[2]
 KINDS = (
     "crash,manager",
     "pause,expire",
@@ -62,18 +58,7 @@ def traces() -> list[str]:
 
 
 def test_a_seed_gives_the_same_faults_and_the_same_trace_in_every_process() -> None:
-    found = []
-    for hash_seed in ("0", "4711"):
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found.append(done.stdout.split())
+    found = printed_by_others(PROGRAM)
     assert found[0] == found[1] == traces() == traces()
     assert len(set(found[0])) == 2
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pyarrow as pa
 
 from streammine.testing import SimulationSettings, simulate
 from tests.simulation import workloads
+from tests.simulation.other_processes import printed_by_others
 
-ROOT = Path(__file__).resolve().parents[2]
 NOISY = SimulationSettings(frame_loss=0.05, frame_duplication=0.05, read_rows=9)
 
 PROGRAM = """
@@ -38,16 +33,5 @@ def test_a_seed_gives_the_same_trace_twice_and_another_seed_another_one() -> Non
 
 
 def test_the_trace_does_not_depend_on_the_hash_seed_of_the_process() -> None:
-    found = []
-    for hash_seed in ("0", "4711"):
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found.append(done.stdout.split())
+    found = printed_by_others(PROGRAM)
     assert found[0] == found[1] == traces()

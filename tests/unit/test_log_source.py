@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from streammine.model.epoch_log import (
-    EpochSettings,
-    InputFile,
-    Manifest,
-    Partition,
-    Segment,
-    epoch_metadata,
-    epochs_schema,
-    log_schema,
-    segment_name,
-)
-from streammine.model.epochs import INFINITY, EpochDefinition
+from streammine.model.epochs import INFINITY
 from streammine.model.errors import InputError, TopologyError
 from streammine.model.topology.sources import LogSource
 from streammine.runtime.sources import open_reader, resolve_source
+from tests.unit.epoch_logs import write_log
 from tests.unit.source_reading import COUNT, TIME, Read, assert_independent, read_all
 
 
@@ -88,88 +75,3 @@ class TestLog:
             resolve_source("s", source, TIME, str(tmp_path))
         with pytest.raises(InputError, match=r"manifest\.json"):
             resolve_source("s", LogSource.model_validate({"log": "gone"}), COUNT, str(tmp_path))
-
-
-def write_log(
-    folder: Path,
-    partitions: int,
-    epochs: dict[int, int],
-    dead: bool = True,
-    definition: EpochDefinition = COUNT,
-) -> None:
-    """An epoch log of the given rows per epoch, a segment per partition and batches of three
-    rows. The time column has the rows' numbers or, under time epochs, a second of the epoch."""
-    columns = pa.schema({"ts": pa.int64(), "v": pa.float64()})
-    counts = {
-        epoch: [len(part) for part in np.array_split(np.arange(rows), partitions)]
-        for epoch, rows in epochs.items()
-    }
-    row = 0
-    batches: list[list[tuple[int, pa.RecordBatch]]] = [[] for _ in range(partitions)]
-    for epoch, shares in counts.items():
-        start = row
-        for number, share in enumerate(shares):
-            rows = np.arange(row, row + share)
-            row += share
-            seconds = rows
-            if definition.kind == "time":
-                seconds = epoch * definition.length // 1_000_000 + rows - start
-            values = [seconds, rows / 2, np.zeros(share, np.int32), rows]
-            batch = pa.record_batch([pa.array(each) for each in values], schema=log_schema(columns))
-            batches[number] += [(epoch, batch.slice(at, 3)) for at in range(0, share, 3)]
-    parts = []
-    for number, part in enumerate(batches):
-        name = segment_name(number, 0)
-        (folder / name).parent.mkdir(parents=True)
-        with pa.ipc.new_file(str(folder / name), log_schema(columns)) as writer:
-            for epoch, batch in part:
-                writer.write_batch(batch, custom_metadata=epoch_metadata(epoch))
-        total = sum(batch.num_rows for _, batch in part)
-        segment = Segment(
-            name=name,
-            rows=total,
-            bytes=(folder / name).stat().st_size,
-            batches=len(part),
-            first_epoch=part[0][0],
-            last_epoch=part[-1][0],
-            digest="",
-        )
-        parts.append(Partition(rows=total, segments=(segment,)))
-    table = pa.table(
-        {"epoch": list(counts), "rows": list(counts.values())}, schema=epochs_schema(partitions)
-    )
-    with pa.ipc.new_file(str(folder / "epochs.arrow"), table.schema) as writer:
-        writer.write_table(table)
-    letters = ["bad", "worse"] if dead else []
-    (folder / "dead-letters.jsonl").write_text(
-        "".join(
-            json.dumps(
-                {
-                    "file": "raw.csv",
-                    "row": 3 + 6 * at,
-                    "reason": reason,
-                    "text": "x",
-                    "epoch": next(iter(epochs)),
-                }
-            )
-            + "\n"
-            for at, reason in enumerate(letters)
-        )
-    )
-    manifest = Manifest(
-        source_schema=columns.serialize().to_pybytes().hex(),
-        epoch=EpochSettings.of(definition),
-        order="time" if definition.kind == "time" else "position",
-        rows_read=row + len(letters),
-        rows_used=row,
-        rows_dead=len(letters),
-        epochs=len(epochs),
-        first_epoch=min(epochs),
-        last_epoch=max(epochs),
-        files=(InputFile(path="raw.csv", rows=row),),
-        partitions=tuple(parts),
-        epochs_digest="",
-        dead_letters_digest="",
-        fingerprint="",
-    )
-    (folder / "manifest.json").write_bytes(manifest.sealed().encode())
