@@ -147,6 +147,8 @@ def _read(cache: Path) -> _Known:
 
 
 def _write(cache: Path, known: _Known) -> None:
+    """Add to the file, which other calls may add to at the same time."""
+    known = _read(cache) | known
     document = {
         name: (digest, reach.seconds, {path: sorted(each) for path, each in reach.lines.items()})
         for name, (digest, reach) in known.items()
