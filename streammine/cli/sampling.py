@@ -10,12 +10,17 @@ from streammine.cli.topologies import read_topology
 from streammine.model.topology import FilesSource, GeneratorSource, LogSource, Topology
 from streammine.runtime.sources import open_reader, resolve_source, schema_of
 
-EPOCHS = 20
+EPOCHS = 24
 """About how many a sample should have unless told, where epochs are counted in rows."""
+
+EPOCH_ROWS = 25
+ROWS = 2000
+"""Taken of each source where nobody says how many: of epochs that are counted in rows so many as fill
+`EPOCHS` with `EPOCH_ROWS` each."""
 
 
 def sampled(
-    path: Path, overrides: tuple[str, ...], rows: int, epochs: int = EPOCHS
+    path: Path, overrides: tuple[str, ...], rows: int | None, epochs: int = EPOCHS
 ) -> tuple[Topology, dict[str, pa.Table], list[str]]:
     """The topology cut down to `rows` rows per source, the rows of its files, and what was cut.
 
@@ -24,6 +29,8 @@ def sampled(
     topology = read_topology(path, overrides)
     notes = []
     epoch = topology.epoch_definition()
+    if rows is None:
+        rows = epochs * EPOCH_ROWS if epoch.kind == "count" else ROWS
     if epoch.kind == "count" and epoch.length * epochs > rows:
         length = max(1, rows // epochs)
         topology = read_topology(path, (*overrides, f"epoch.count={length}"))

@@ -29,7 +29,7 @@ class _Task:
 
     path: Path
     overrides: tuple[str, ...]
-    rows: int
+    rows: int | None
     kinds: tuple[FaultKind, ...]
     most_faults: int
 
@@ -80,10 +80,12 @@ class _Replay(click.ParamType[tuple[int, tuple[int, ...] | None]]):
     help="What goes wrong: all, none, node, session, network, disk, or kinds like crash,pause,split.",
 )
 @click.option(
-    "--most-faults", type=click.IntRange(1), default=10, show_default=True, help="For each seed."
+    "--most-faults", type=click.IntRange(1), default=14, show_default=True, help="For each seed."
 )
 @click.option(
-    "--rows", type=click.IntRange(1), default=2000, show_default=True, help="Taken of each source."
+    "--rows",
+    type=click.IntRange(1),
+    help="Taken of each source; by default as many as make some two dozen epochs.",
 )
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--coverage", is_flag=True, help="Show which situations the seeds went through.")
@@ -100,7 +102,7 @@ def simulate(
     start_seed: int,
     kinds: tuple[FaultKind, ...],
     most_faults: int,
-    rows: int,
+    rows: int | None,
     jobs: int,
     coverage: bool,
     replay: tuple[int, tuple[int, ...] | None] | None,

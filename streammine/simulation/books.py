@@ -43,7 +43,6 @@ class ReplicaBook:
     closed_up_to: int = BEGINNING
     frozen_up_to: int = BEGINNING
     processed_below: int = BEGINNING
-    epochs: int = 0
     made: Contents = field(default_factory=dict)
     taken: Contents = field(default_factory=dict)
     open_epochs: dict[int, int] = field(default_factory=dict)
@@ -144,7 +143,6 @@ class ReplicaBook:
                 f"{self.name}: epoch {epoch} was closed after {self.closed_up_to}"
             )
             self.closed_up_to = epoch
-            self.epochs += 1
         self.finished = self.finished or result.finished
         self._complete(result, contents)
 

@@ -23,7 +23,7 @@ class Cluster:
         self._spec = spec
         self._count = count
         self._random = Random(f"{world.seed}/cluster")
-        self._wanted = self._random.randint(1, count)
+        self._wanted = self._random.choice((count, count, count, self._random.randint(1, count)))
         self._made = 0
         self._expected: set[str] = set()
         self._submitted = False
@@ -42,11 +42,12 @@ class Cluster:
 
     # --- processes -------------------------------------------------------------------------------
 
-    def add(self) -> None:
-        """One more node, under a name of its own."""
+    def add(self) -> str:
+        """One more node, under a name of its own, which is returned."""
         name = f"node-{self._made}"
         self._made += 1
         self._boot(name, self._random.uniform(0.0, self.world.settings.join_delay_seconds))
+        return name
 
     def crash(self, node: VirtualNode, random: Random) -> None:
         """End a node's process. What it was writing may be half there."""
@@ -101,18 +102,35 @@ class Cluster:
         self.world.progressed()
         self.world.coordinator.submit_job(encode_spec(self._spec))
 
+    def _manager(self) -> VirtualNode | None:
+        """Who a client reaches, as long as there is something to ask for."""
+        managers = [node for node in self.living() if self.is_manager(node)]
+        if not self._submitted or not self.busy or not managers or managers[0].process.paused:
+            return None
+        return managers[0]
+
     def ask_move(self, slice_choice: int, node_choice: int) -> bool:
-        """Ask the manager to move a slice. False when there is nobody to ask or nothing to move."""
-        living = self.living()
-        managers = [node for node in living if self.is_manager(node)]
-        if not self._submitted or not self.busy or not managers or len(living) < 2:
+        """Ask the manager to move a slice: the first, from a chosen one on, that it would move. False when it
+        refuses them all, or can't be asked."""
+        manager = self._manager()
+        if manager is None:
             return False
-        slices = self._spec.graph.slices
-        wish = control.MoveRequest(
-            job=1,
-            slice=str(slices[slice_choice % len(slices)]),
-            node=living[node_choice % len(living)].name,
-            mode="live" if slice_choice % 3 else "state-transfer",
-        )
-        managers[0].ask(wish)
+        slices, nodes = self._spec.graph.slices, self.living()
+        mode = "live" if slice_choice % 3 else "state-transfer"
+        for place in range(len(slices) * len(nodes)):
+            slice_id = slices[(slice_choice + place // len(nodes)) % len(slices)]
+            name = nodes[(node_choice + place) % len(nodes)].name
+            wish = control.MoveRequest(job=1, slice=str(slice_id), node=name, mode=mode)
+            if manager.machine.refusal(wish) is None:
+                manager.ask(wish)
+                return True
+        return False
+
+    def ask_drain(self, node: VirtualNode) -> bool:
+        """Ask the manager to move everything away from a node. False when it won't, or can't be asked."""
+        manager = self._manager()
+        wish = control.DrainRequest(node.name)
+        if manager is None or manager.machine.refusal(wish) is not None:
+            return False
+        manager.ask(wish)
         return True

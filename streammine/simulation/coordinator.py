@@ -150,6 +150,7 @@ class VirtualCoordinator:
         if session.expired:
             return False
         session.expired = True
+        session.missed += 1
         if self._members.pop(session.number, None) is not None:
             self._tell_everyone(MembersChanged(self.members()))
         return True
@@ -164,7 +165,7 @@ class VirtualCoordinator:
 
 class Session:
     """The service as one process has it: a `CoordinationService` whose calls raise ClusterError while
-    the service can't be reached, and whose events stay away meanwhile."""
+    the service can't be reached, and whose events stay away meanwhile; `missed` counts both."""
 
     def __init__(
         self, coordinator: VirtualCoordinator, number: int, name: str, listener: EventListener
@@ -173,6 +174,7 @@ class Session:
         self.name = name
         self.expired = False
         self.over = False
+        self.missed = 0
         self._coordinator = coordinator
         self._listener = listener
         self._random = Random(f"{coordinator.seed}/session/{number}")
@@ -225,6 +227,7 @@ class Session:
 
     def _reach(self) -> None:
         if not self.connected:
+            self.missed += 1
             raise ClusterError(f"{self.name} can't reach the coordination service")
 
     # --- events ----------------------------------------------------------------------------------
@@ -251,9 +254,17 @@ class Session:
 
     def _later(self, action: Callable[[], None]) -> None:
         if not self.connected:
+            self.missed += 1
             return
         silence = self._silence
-        self._at_its_turn(lambda: action() if silence == self._silence else None)
+
+        def told() -> None:
+            if silence == self._silence:
+                action()
+            else:
+                self.missed += 1
+
+        self._at_its_turn(told)
 
     def _at_its_turn(self, action: Callable[[], None]) -> None:
         coordinator = self._coordinator

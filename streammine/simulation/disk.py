@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -11,6 +12,9 @@ from streammine.model.errors import OutputError
 
 TEMPORARY_SUFFIX = ".part"
 """What half a blob is left under; no reader looks at such names."""
+
+MOST_FAILURES = 2
+"""Writes that fail for one slice: after three in a row its job gives up, and rightly so."""
 
 Watch = Callable[[str, str, str, pa.Buffer], None]
 """Told of every blob that is put: (writer, location, name, data as it was meant)."""
@@ -41,9 +45,9 @@ class VirtualDisk:
     """Storage that all nodes share: stores by location, made on first use.
 
     Faults of disks concern the locations in `fallible` alone: a sink's folder that can't be written stops
-    a job, and rightly so. `failing`: nodes that can't write there; `torn`: how many writes of a node fail
-    halfway; `corrupt`: how many blobs get a wrong bit, whoever writes them; `mortal`: how many more
-    writes a node gets done before it dies. `hits` counts by fault.
+    a job, and rightly so. `failing`: nodes that can't write there; `torn`: by node, what the names of writes
+    begin with that are to fail halfway, one each; `corrupt`: how many blobs get a wrong bit, whoever writes
+    them; `mortal`: how many more writes a node gets done before it dies. `hits` counts by fault.
     """
 
     def __init__(self, watch: Watch, seed: int) -> None:
@@ -52,9 +56,10 @@ class VirtualDisk:
         self._random = Random(f"{seed}/disk")
         self.fallible: set[str] = set()
         self.failing: set[str] = set()
-        self.torn: dict[str, int] = {}
+        self.torn: dict[str, list[str]] = {}
         self.corrupt = 0
         self.mortal: dict[str, int] = {}
+        self._failures: Counter[str] = Counter()
         self.hits = {"failed": 0, "torn": 0, "corrupt": 0}
 
     def open_store(self, location: str) -> MemoryStore:
@@ -85,11 +90,18 @@ class VirtualDisk:
         self._watch(node, location, name, pa.py_buffer(whole))
 
     def _fail(self, node: str, store: MemoryStore, name: str, whole: bytes) -> None:
+        slice_path = name.rsplit("/", 1)[0]
+        if self._failures[slice_path] == MOST_FAILURES:
+            return
         if node in self.failing:
+            self._failures[slice_path] += 1
             self.hits["failed"] += 1
             raise OutputError(f"{node} can't write {name}: the disk is full")
-        if self.torn.get(node, 0) > 0:
-            self.torn[node] -= 1
+        torn = self.torn.get(node, [])
+        hit = next((prefix for prefix in torn if name.startswith(prefix)), None)
+        if hit is not None:
+            torn.remove(hit)
+            self._failures[slice_path] += 1
             self.hits["torn"] += 1
             store.put(name + TEMPORARY_SUFFIX, whole[: len(whole) // 2])
             raise OutputError(f"{node} wrote half of {name}: the disk is gone")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from streammine.simulation.faults import Fault, FaultKind, FaultPlan
-from streammine.simulation.network import Disturbance
+from streammine.simulation.network import Breaking, Disturbance
 
 if TYPE_CHECKING:
     from streammine.simulation.cluster import Cluster
+    from streammine.simulation.coordinator import Session
     from streammine.simulation.node import VirtualNode
 
 Undo = Callable[[], None]
@@ -22,17 +23,21 @@ class FaultInjector:
     """Applies a plan to a cluster. `effective` counts the faults that changed something, by kind.
 
     A crash counts where the node had part in a job that was not over; a disturbance of the network where it
-    touched a message; and so on. What is over, or healed, is undone.
+    touched a message; a session's where a call failed or an event stayed away. What is over, or healed, is
+    undone. `over_at_seconds`: when the last fault so far was over.
     """
 
     def __init__(self, cluster: Cluster, plan: FaultPlan) -> None:
         self.effective: Counter[FaultKind] = Counter()
         self.healed = False
+        self.over_at_seconds = 0.0
         self._cluster = cluster
         self._world = cluster.world
-        self._plan = plan
+        self._coming = deque(enumerate(plan.faults))
+        self._left = len(plan.faults)
         self._standing: dict[int, Undo] = {}
         self._struck: set[int] = set()
+        self._joined: dict[int, str] = {}
         self._strikes: dict[FaultKind, Callable[[int, Fault], None]] = {
             FaultKind.CRASH: self._crash,
             FaultKind.MANAGER: self._crash_manager,
@@ -53,21 +58,27 @@ class FaultInjector:
             FaultKind.CORRUPT: self._corrupt,
             FaultKind.JOIN: self._join,
             FaultKind.MOVE: self._move,
+            FaultKind.DRAIN: self._drain,
         }
 
-    def start(self) -> None:
-        clock = self._world.clock
-        for number, fault in enumerate(self._plan.faults):
-            clock.at(fault.at_seconds, partial(self._strike, number, fault))
-        clock.at(self._plan.quiet_from_seconds, self.heal)
+    def advance(self, closes: int) -> None:
+        """The job's slices have closed so many epochs: the faults that waited for that come."""
+        while self._coming and self._coming[0][1].after_closes <= closes:
+            number, fault = self._coming.popleft()
+            self._world.clock.after(fault.at_seconds, partial(self._strike, number, fault))
 
     def heal(self) -> None:
         """End every fault that stands; no further one comes."""
         if self.healed:
             return
         self.healed = True
+        self.over_at_seconds = self._world.clock.now_seconds
         for number in sorted(self._standing):
             self._standing.pop(number)()
+        for number, name in self._joined.items():
+            node = self._cluster.nodes.get(name)
+            if node is not None and node.tasks:
+                self._took_effect(number, FaultKind.JOIN)
         self._cluster.repopulate()
 
     def _strike(self, number: int, fault: Fault) -> None:
@@ -75,6 +86,11 @@ class FaultInjector:
             return
         self._world.tell("fault", str(fault))
         self._strikes[fault.kind](number, fault)
+        over = self._world.clock.now_seconds + fault.seconds
+        self.over_at_seconds = max(self.over_at_seconds, over)
+        self._left -= 1
+        if self._left == 0:
+            self._world.clock.at(self.over_at_seconds, self._cluster.repopulate)
 
     def _took_effect(self, number: int, kind: FaultKind) -> None:
         if number not in self._struck:
@@ -92,8 +108,11 @@ class FaultInjector:
         self._world.clock.after(fault.seconds, over)
 
     def _target(self, fault: Fault) -> VirtualNode | None:
+        """A node that has a part in the job, as long as there is one."""
         living = self._cluster.living()
-        return living[fault.node % len(living)] if living else None
+        concerned = [node for node in living if node.concerned]
+        chosen = concerned or living
+        return chosen[fault.node % len(chosen)] if chosen else None
 
     # --- processes -------------------------------------------------------------------------------
 
@@ -102,10 +121,15 @@ class FaultInjector:
         if node is not None:
             self._kill(number, fault, node)
 
-    def _crash_manager(self, number: int, fault: Fault) -> None:
+    def _manager(self) -> VirtualNode | None:
+        """The process of the manager, as long as it lives."""
         members = self._world.coordinator.members()
         node = self._cluster.nodes.get(members[0].name) if members else None
-        if node is not None and node.process.alive:
+        return node if node is not None and node.process.alive else None
+
+    def _crash_manager(self, number: int, fault: Fault) -> None:
+        node = self._manager()
+        if node is not None:
             self._kill(number, fault, node)
 
     def _kill(self, number: int, fault: Fault, node: VirtualNode) -> None:
@@ -146,8 +170,7 @@ class FaultInjector:
         self._until_over(number, fault, undo)
 
     def _join(self, number: int, fault: Fault) -> None:
-        self._took_effect(number, fault.kind)
-        self._cluster.add()
+        self._joined[number] = self._cluster.add()
 
     # --- the coordination service ----------------------------------------------------------------
 
@@ -161,16 +184,24 @@ class FaultInjector:
 
     def _suspend(self, number: int, fault: Fault) -> None:
         node = self._target(fault)
-        if node is None:
-            return
-        if node.concerned:
-            self._took_effect(number, fault.kind)
-        self._until_over(number, fault, node.session.cut())
+        if node is not None:
+            self._cut(number, fault, node.session.cut(), (node.session,))
 
     def _coordinator_down(self, number: int, fault: Fault) -> None:
-        if self._cluster.busy:
-            self._took_effect(number, fault.kind)
-        self._until_over(number, fault, self._world.coordinator.outage())
+        coordinator = self._world.coordinator
+        connected = tuple(each for each in coordinator.sessions if each.connected)
+        self._cut(number, fault, coordinator.outage(), connected)
+
+    def _cut(self, number: int, fault: Fault, mend: Undo, sessions: tuple[Session, ...]) -> None:
+        """Sessions are cut off until it is over; somebody may notice."""
+        before = sum(session.missed for session in sessions)
+
+        def undo() -> None:
+            if sum(session.missed for session in sessions) > before:
+                self._took_effect(number, fault.kind)
+            mend()
+
+        self._until_over(number, fault, undo)
 
     # --- the network -----------------------------------------------------------------------------
 
@@ -190,9 +221,14 @@ class FaultInjector:
         """`node` gives the members of the group bit by bit; `other` says whether that group loses the
         coordination service, too, and whether messages are lost or held back until it is over."""
         names = [node.name for node in self._cluster.living()]
+        hosts = [node.name for node in self._cluster.living() if node.concerned]
+        # two of those that have a part in the job are on different sides
+        first, last = (hosts[0], hosts[-1]) if len(hosts) > 1 else (names[:1] or [""])[0:1] * 2
         group = frozenset(
-            name for place, name in enumerate(names) if fault.node >> place % 6 & 1
-        ) or frozenset(names[:1])
+            name
+            for place, name in enumerate(names)
+            if name == first or (fault.node >> place % 6 & 1 and name != last)
+        )
         rest = frozenset(names) - group
         if not rest:
             return
@@ -216,8 +252,17 @@ class FaultInjector:
 
     def _reconnect(self, number: int, fault: Fault) -> None:
         node = self._target(fault)
-        if node is not None and self._world.network.reconnect(node.name) and self._cluster.busy:
-            self._took_effect(number, fault.kind)
+        if node is None:
+            return
+        breaking = Breaking(node.name)
+        self._world.network.breaking.append(breaking)
+
+        def undo() -> None:
+            self._world.network.breaking.remove(breaking)
+            if breaking.lost and self._cluster.busy:
+                self._took_effect(number, fault.kind)
+
+        self._until_over(number, fault, undo)
 
     def _lose(self, number: int, fault: Fault) -> None:
         self._disturb(number, fault, [Disturbance(loss=fault.amount)])
@@ -267,14 +312,18 @@ class FaultInjector:
         self._until_over(number, fault, undo)
 
     def _tear(self, number: int, fault: Fault) -> None:
-        node = self._target(fault)
+        """`other` says whether it is to be the manager's next manifest of a checkpoint."""
+        manifest = fault.other % 3 == 0
+        node = self._manager() if manifest else self._target(fault)
         if node is None:
             return
-        torn = self._world.disk.torn
-        torn[node.name] = torn.get(node.name, 0) + 1
+        torn = self._world.disk.torn.setdefault(node.name, [])
+        prefix = "checkpoints/" if manifest else ""
+        torn.append(prefix)
 
         def undo() -> None:
-            torn.pop(node.name, None)
+            if prefix in torn:
+                torn.remove(prefix)
 
         self._watch_disk(number, fault, "torn", undo)
 
@@ -291,4 +340,9 @@ class FaultInjector:
 
     def _move(self, number: int, fault: Fault) -> None:
         if self._cluster.ask_move(fault.node, fault.other):
+            self._took_effect(number, fault.kind)
+
+    def _drain(self, number: int, fault: Fault) -> None:
+        node = self._target(fault)
+        if node is not None and self._cluster.ask_drain(node):
             self._took_effect(number, fault.kind)

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class Monitor:
-    """Checks invariants. All methods but `story` raise AssertionError."""
+    """Checks invariants. All methods but `story` raise AssertionError.
+
+    `closed`: by slice, the epochs that any of its replicas has closed; `closes` counts them.
+    """
 
     def __init__(self, spec: JobSpec, settings: SimulationSettings) -> None:
         self.books: dict[Replica, ReplicaBook] = {}
@@ -41,6 +44,8 @@ class Monitor:
         self.checkpoints: list[int] = []
         self.manifests = ManifestBook()
         self.plans: list[Plan] = []
+        self.closed: dict[SliceId, set[int]] = {}
+        self.closes = 0
         self._spec = spec
         self._settings = settings
         self._by_slice: dict[SliceId, list[ReplicaBook]] = {}
@@ -72,6 +77,8 @@ class Monitor:
                     book.working = False
                 else:
                     book.finishes(result, self.contents)
+                    if result.closed:
+                        self._count(slice_id, result.closed)
         for effect in effects:
             match effect:
                 case machine.Perform(_, slice_id, generation, work):
@@ -84,6 +91,12 @@ class Monitor:
         self._steps += 1
         if self._steps % self._settings.check_every == 0:
             self._look_into(node)
+
+    def _count(self, slice_id: SliceId, epochs: tuple[int, ...]) -> None:
+        closed = self.closed.setdefault(slice_id, set())
+        before = len(closed)
+        closed.update(epochs)
+        self.closes += len(closed) - before
 
     def _deployed(self, node: VirtualNode, stimulus: machine.Deployed) -> None:
         for each in stimulus.slices:
@@ -193,8 +206,8 @@ class Monitor:
         return len(self.books)
 
     def epochs(self) -> int:
-        """The most epochs that one replica has closed."""
-        return max((book.epochs for book in self.books.values()), default=0)
+        """The most epochs that the replicas of one slice have closed."""
+        return max((len(epochs) for epochs in self.closed.values()), default=0)
 
     def story(self) -> str:
         """Where every replica of the newest plan stands, a line each."""

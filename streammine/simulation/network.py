@@ -51,6 +51,14 @@ class Disturbance:
         )
 
 
+@dataclass(eq=False)
+class Breaking:
+    """The connections of a node are about to break; `lost` counts what was under way then."""
+
+    name: str
+    lost: int = 0
+
+
 @dataclass
 class _Pair:
     """What the network knows of one direction between two nodes."""
@@ -59,6 +67,7 @@ class _Pair:
     pace: float
     last_seconds: dict[str, float]
     connection: int = 0
+    under_way: int = 0
 
 
 class VirtualNetwork:
@@ -72,6 +81,7 @@ class VirtualNetwork:
         self._receivers: dict[str, Receiver] = {}
         self._pairs: dict[tuple[str, str], _Pair] = {}
         self.disturbances: list[Disturbance] = []
+        self.breaking: list[Breaking] = []
         self.frames_sent = 0
         self.frames_lost = 0
         self.frames_doubled = 0
@@ -87,11 +97,19 @@ class VirtualNetwork:
         self._receivers.pop(name, None)
 
     def reconnect(self, name: str) -> int:
-        """Break every connection of a node: what is under way on it is lost. Returns how many broke."""
-        pairs = [pair for ends, pair in sorted(self._pairs.items()) if name in ends]
-        for pair in pairs:
+        """Break every connection of a node: what is under way on it is lost. Returns how much that was."""
+        lost = 0
+        for pair in [pair for ends, pair in sorted(self._pairs.items()) if name in ends]:
+            lost += pair.under_way
+            pair.under_way = 0
             pair.connection += 1
-        return len(pairs)
+        return lost
+
+    def _break(self, *ends: str) -> None:
+        """Something has set out between these two, and a connection that was to break does."""
+        for each in self.breaking:
+            if not each.lost and each.name in ends:
+                each.lost = self.reconnect(each.name)
 
     def send_data(self, sender: str, receiver: str, header: bytes, body: Body) -> None:
         self.frames_sent += 1
@@ -172,6 +190,8 @@ class VirtualNetwork:
         due = max(self._clock.now_seconds + delay, earliest, pair.last_seconds.get(kind, 0.0))
         pair.last_seconds[kind] = due
         self._clock.at(due, self._arrival(kind, pair, sender, receiver, take))
+        if self.breaking:
+            self._break(sender, receiver)
 
     def _arrival(
         self, kind: str, pair: _Pair, sender: str, receiver: str, take: Callable[[], None]
@@ -179,11 +199,13 @@ class VirtualNetwork:
         connection = pair.connection
         frames = int(kind == "data")
         self.frames_under_way += frames
+        pair.under_way += 1
 
         def arrive() -> None:
             self.frames_under_way -= frames
             if connection != pair.connection:
                 return
+            pair.under_way -= 1
             for each in self.disturbances:
                 if each.loss >= 1.0 and each.concerns(sender, receiver):
                     each.hits += 1

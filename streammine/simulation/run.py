@@ -37,7 +37,8 @@ class SimulationResult:
     `outputs`: per sink the committed rows by epoch, ascending. `dead_letters`: the rows that could not
     be used, in DEAD_SCHEMA. `digest` as the real cluster gives it; `trace` the hash of every stimulus
     and effect. `counters` by slice. `faults`: how many changed something, by kind; `situations`: see
-    `coverage`. `replicas` and `checkpoints` were made, and one replica has closed `epochs`.
+    `coverage`. `replicas` and `checkpoints` were made, one slice has closed `epochs`, all together
+    `closes`.
     """
 
     outputs: dict[str, dict[int, pa.Table]]
@@ -56,6 +57,7 @@ class SimulationResult:
     replicas: int = 0
     checkpoints: int = 0
     epochs: int = 0
+    closes: int = 0
 
     def table(self, sink: str) -> pa.Table:
         """All rows of a sink. Raises LookupError when there are none."""
@@ -123,13 +125,14 @@ class _Run:
         self.injector = FaultInjector(self.cluster, faults)
         self._outcome: JobOutcome | None = None
         self._told = False
+        self._closes = -1
+        self._closed_at_seconds = 0.0
 
     def outcome(self) -> JobOutcome:
         world = self.world
         world.coordinator.on_end = self._job_ended
         world.coordinator.on_plan = self._plan_published
         self.cluster.start()
-        self.injector.start()
         try:
             while not self._over():
                 self._next_event()
@@ -144,13 +147,17 @@ class _Run:
         settings = world.settings
         assert world.steps <= settings.step_limit, f"no end after {world.steps} steps"
         now = world.clock.now_seconds
-        since = max(world.progressed_at_seconds, self.faults.quiet_from_seconds)
-        quiet = now - since
+        if world.monitor.closes > self._closes:
+            self._closes = world.monitor.closes
+            self._closed_at_seconds = now
+            self.injector.advance(self._closes)
+        over_at = self.injector.over_at_seconds
+        quiet = now - max(world.progressed_at_seconds, over_at)
         assert quiet <= settings.quiet_limit_seconds, f"stuck: no work for {quiet:.1f} s"
         if self.faults.faults:
-            healed = now - self.faults.quiet_from_seconds
-            assert healed <= settings.convergence_seconds, (
-                f"no end {healed:.1f} s after the last fault was healed"
+            idle = now - max(self._closed_at_seconds, over_at)
+            assert idle <= settings.convergence_seconds, (
+                f"no end, and no epoch closed for {idle:.1f} s since the last fault was over"
             )
 
     def _over(self) -> bool:
@@ -225,4 +232,5 @@ def _result(
         replicas=world.monitor.replicas(),
         checkpoints=len(world.monitor.checkpoints),
         epochs=world.monitor.epochs(),
+        closes=world.monitor.closes,
     )

@@ -14,15 +14,16 @@ class SimulationSettings:
     inside a node, or goes over the coordination service, is never lost. `read_rows` is the most that
     a source reads at once; the shell reads a random number up to it where `random_read_sizes` is set.
     `serialised`: bodies cross the network as bytes. `channel_budget_bytes` is the credit of each
-    channel, None for the engine's own. `quiet_limit_seconds`: without progress for so long a run is
-    stuck.
+    channel, None for the engine's own. Sources without a rate of their own give their rows within
+    `source_seconds`, in lots of `read_rows`; None for as fast as they can. `quiet_limit_seconds`: without
+    progress for so long a run is stuck.
 
     `clock_rate`: what machines take for seconds, per virtual second; their timeouts are made for real
     clusters. A session with the coordination service is over when the service has heard nothing of a node for
     `session_timeout_seconds`. `checkpoint_epochs`: a checkpoint is named after so many epochs, None for
     none. `check_every`: the inside of every machine is looked at after each so-many-th step (what
     machines ask for and get is checked at every step). `convergence_seconds`: once the last fault is
-    healed, the job must be over within them.
+    over, the job must be over, or have closed one more epoch, within them.
     """
 
     network_delay_seconds: float = 0.01
@@ -37,6 +38,7 @@ class SimulationSettings:
     control_loss: float = 0.0
     read_rows: int = 64
     random_read_sizes: bool = True
+    source_seconds: float | None = None
     serialised: bool = True
     channel_budget_bytes: int | None = None
     bag_memory_bytes: int = 256 << 20

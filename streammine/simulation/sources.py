@@ -185,7 +185,10 @@ def shared_out(count: int, slices: int, random: Random) -> list[IntArray]:
 
 
 class TableReader:
-    """One slice's share (`places`) of a source: a SourceReader that reads in portions by chance."""
+    """One slice's share (`places`) of a source: a SourceReader that reads in portions by chance.
+
+    Where there is a rate, rows fall due in lots of `lot`, the first row of each in its own time.
+    """
 
     def __init__(
         self,
@@ -196,6 +199,7 @@ class TableReader:
         rows_per_second: float | None,
         random: Random | None,
         position: Position | None = None,
+        lot: int = 1,
     ) -> None:
         self._name = name
         self._source = source
@@ -204,6 +208,7 @@ class TableReader:
         # a batch needs a column to have rows
         self._batch = source.batch.select(names or source.batch.schema.names[:1])
         self._rate = rows_per_second
+        self._lot = lot
         self._random = random
         self._at = 0 if position is None else position["place"]
         self._resumed = position is not None
@@ -233,13 +238,14 @@ class TableReader:
         elif self._rate is not None and stop > start:
             if self._resumed:
                 # the first row is due now
-                self._ahead_seconds = float(self._places[start]) / self._rate - elapsed_seconds
+                self._ahead_seconds = self._due_seconds(start) - elapsed_seconds
                 self._resumed = False
             source_seconds = elapsed_seconds + self._ahead_seconds
-            due = np.searchsorted(self._places[start:stop], source_seconds * self._rate, "right")
+            lots = self._places[start:stop] // self._lot * self._lot
+            due = np.searchsorted(lots, source_seconds * self._rate, "right")
             if due < stop - start:
                 stop = start + int(due)
-                ahead = float(self._places[stop]) / self._rate - source_seconds
+                ahead = self._due_seconds(stop) - source_seconds
                 wake_after_seconds = max(0.001, ahead)
         self._at = stop
         exhausted = stop == len(self._places)
@@ -251,6 +257,10 @@ class TableReader:
             exhausted,
             wake_after_seconds,
         )
+
+    def _due_seconds(self, index: int) -> float:
+        assert self._rate is not None
+        return float(self._places[index] // self._lot * self._lot) / self._rate
 
     def _portion(self, rows: int) -> int:
         if self._random is None:

@@ -11,6 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -80,12 +81,25 @@ def _writer(kind: type[Any]) -> _Writer:
     return lambda value: f"<{kind.__name__}>"
 
 
+_PLAIN = frozenset(
+    {"int", "float", "bool", "str", "bytes", "int | None", "float | None", "str | None"}
+)
+"""Annotations of fields whose values `repr` writes canonically."""
+
+
 def _record_writer(kind: type[Any]) -> _Writer:
-    names = tuple(field.name for field in dataclasses.fields(kind))
+    """Plain fields are written in one go: most of what is traced has no others."""
+    fields = dataclasses.fields(kind)
+    plain = [field.name for field in fields if field.type in _PLAIN]
+    others = tuple(field.name for field in fields if field.type not in _PLAIN)
     title = kind.__name__
+    of_plain = attrgetter(*plain) if plain else lambda value: ()
+    if not others:
+        return lambda value: f"{title}{of_plain(value)!r}"
 
     def write(value: Any) -> str:
-        return f"{title}({', '.join([text_of(getattr(value, name)) for name in names])})"
+        rest = ", ".join([text_of(getattr(value, name)) for name in others])
+        return f"{title}{of_plain(value)!r}({rest})"
 
     return write
 

@@ -17,13 +17,15 @@ from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.shrinking import shrink
 from streammine.simulation.workload import Workload
 
-_NODES = (1, 2, 2, 3, 3, 4)
-_READ_ROWS = (2, 5, 9, 33)
+_NODES = (1, 2, 2, 3, 3, 3, 4, 4)
+_READ_EPOCHS = (0.4, 0.7, 1.0, 2.5)
+"""How much a source reads at once, in epochs of its rows."""
+
+_SOURCE_SECONDS = (None, 1.0, 1.5, 2.0, 2.0, 2.5)
 _BUDGETS_BYTES = (None, None, 64, 1000)
-_CHECKPOINT_EPOCHS = (1, 2, 3, 5, 8)
-_CHECK_EVERY = 7
-_CLOCK_RATE = 10.0
-_WORK_DELAY_SECONDS = 0.03
+_CHECKPOINT_EPOCHS = (1, 2, 3, 5)
+_CHECK_EVERY = 13
+_CLOCK_RATE = 30.0
 
 
 @dataclass(frozen=True)
@@ -52,37 +54,33 @@ class Failure:
 
 
 class Trials:
-    """Runs seeds of a workload. The undisturbed run says what is right, and how long faults make sense."""
+    """Runs seeds of a workload. The undisturbed run says what is right, and how far a job gets."""
 
     def __init__(
-        self, workload: Workload, kinds: Sequence[FaultKind], most_faults: int = 10
+        self, workload: Workload, kinds: Sequence[FaultKind], most_faults: int = 14
     ) -> None:
         self.workload = workload
         self.kinds = tuple(kinds)
         self.most_faults = most_faults
-        undisturbed = run_workload(
-            workload,
-            settings=SimulationSettings(
-                heartbeat_seconds=0.1,
-                join_delay_seconds=0.05,
-                work_delay_seconds=_WORK_DELAY_SECONDS,
-                read_rows=9,
-            ),
-        )
+        undisturbed = run_workload(workload)
         self.digest = undisturbed.digest
-        self.span_seconds = undisturbed.virtual_seconds
+        self.closes = undisturbed.closes
         self.slices = len(workload.compiled.graph.slices)
+        rows = max((each.batch.num_rows for each in workload.sources.values()), default=0)
+        self._epoch_rows = rows / max(1, undisturbed.epochs)
 
     def settings(self, seed: int) -> SimulationSettings:
         """How the cluster of a seed behaves when nothing goes wrong."""
         random = Random(f"{seed}/settings")
         return SimulationSettings(
-            heartbeat_seconds=random.choice((0.02, 0.05, 0.1)),
+            heartbeat_seconds=random.choice((0.05, 0.08, 0.12)),
             clock_rate=_CLOCK_RATE,
             join_delay_seconds=0.05,
+            session_timeout_seconds=random.choice((0.15, 0.3)),
             network_delay_seconds=random.choice((0.002, 0.01, 0.03)),
-            work_delay_seconds=random.choice((0.01, 0.03, 0.06)),
-            read_rows=random.choice(_READ_ROWS),
+            work_delay_seconds=random.choice((0.005, 0.015, 0.04)),
+            source_seconds=random.choice(_SOURCE_SECONDS),
+            read_rows=max(1, round(self._epoch_rows * random.choice(_READ_EPOCHS))),
             channel_budget_bytes=random.choice(_BUDGETS_BYTES),
             bag_memory_bytes=random.choice((256, 1 << 20)),
             checkpoint_epochs=random.choice(_CHECKPOINT_EPOCHS),
@@ -96,8 +94,7 @@ class Trials:
 
     def plan(self, seed: int) -> FaultPlan:
         """The faults that a seed stands for."""
-        pace = self.settings(seed).work_delay_seconds / _WORK_DELAY_SECONDS
-        return draw_plan(seed, self.kinds, self.span_seconds * min(1.0, pace), self.most_faults)
+        return draw_plan(seed, self.kinds, self.closes, self.most_faults)
 
     def run(
         self,

@@ -103,16 +103,22 @@ class World:
         def reader(
             name: str, index: int, columns: tuple[str, ...] | None, position: Position | None
         ) -> SourceReader:
-            rate = compiled.topology.sources[name].rate
+            given = compiled.topology.sources[name].rate
+            rate = None if given is None else given.events / given.seconds
+            lot = 1
+            if rate is None and settings.source_seconds is not None:
+                rate = max(1, self._sources[name].batch.num_rows) / settings.source_seconds
+                lot = settings.read_rows
             random = Random(f"{self.seed}/reads/{name}/{index}")
             return TableReader(
                 name,
                 self._sources[name],
                 self._shares[name][index],
                 columns,
-                None if rate is None else rate.events / rate.seconds,
+                rate,
                 random if settings.random_read_sizes else None,
                 position,
+                lot,
             )
 
         return Environment(

@@ -69,9 +69,7 @@ def test_a_whole_cluster_that_dies_goes_on_from_its_checkpoint() -> None:
         heartbeat_seconds=0.02, work_delay_seconds=0.06, read_rows=2, checkpoint_epochs=2
     )
     undisturbed = run_workload(workload("word count"), nodes=2, settings=settings)
-    run = run_workload(
-        workload("word count"), nodes=2, settings=settings, faults=FaultPlan(faults, 1.5)
-    )
+    run = run_workload(workload("word count"), nodes=2, settings=settings, faults=FaultPlan(faults))
     assert run.faults[FaultKind.CRASH] == 2
     assert run.situations["replica restored from a full snapshot"] > 0
     assert run.digest == undisturbed.digest

@@ -17,7 +17,7 @@ from streammine.model.coordination import (
 from streammine.model.errors import ClusterError, OutputError, StalePlanError
 from streammine.simulation.clock import VirtualClock
 from streammine.simulation.coordinator import Session, VirtualCoordinator
-from streammine.simulation.disk import TEMPORARY_SUFFIX, VirtualDisk
+from streammine.simulation.disk import MOST_FAILURES, TEMPORARY_SUFFIX, VirtualDisk
 from streammine.simulation.network import Disturbance, Receiver, VirtualNetwork
 from streammine.simulation.process import VirtualProcess
 from streammine.simulation.settings import SimulationSettings
@@ -204,7 +204,7 @@ def test_a_broken_connection_loses_what_is_under_way_and_no_more() -> None:
     wire = Wire()
     wire.send("a", "b", b"lost")
     wire.send("a", "c", b"kept")
-    assert wire.network.reconnect("b") == 1
+    assert wire.network.reconnect("b") == 2
     wire.send("a", "b", b"new")
     wire.finish()
     assert wire.arrived["b"] == [b"new", b"new"]
@@ -239,14 +239,28 @@ def test_a_full_disk_stops_one_node_from_writing_snapshots_and_nothing_else() ->
 
 def test_a_torn_write_leaves_half_under_another_name() -> None:
     shared, written = disk()
-    shared.torn["a"] = 1
+    shared.torn["a"] = ["x"]
     store = shared.of_node("a", "snapshots")
     with pytest.raises(OutputError, match="half of x"):
-        store.put("x", b"data")
-    assert store.list("") == ["x" + TEMPORARY_SUFFIX]
+        for name in ("w", "x"):
+            store.put(name, b"data")
+    assert store.list("") == ["w", "x" + TEMPORARY_SUFFIX]
     store.put("x", b"data")
     assert store.get("x") == pa.py_buffer(b"data")
-    assert written == ["x"]
+    assert written == ["w", "x"]
+
+
+def test_no_slice_fails_to_write_so_often_that_its_job_would_give_up() -> None:
+    shared, written = disk()
+    shared.failing.add("a")
+    store = shared.of_node("a", "snapshots")
+    for epoch in range(MOST_FAILURES):
+        with pytest.raises(OutputError, match="the disk is full"):
+            store.put(f"counts/0/{epoch}", b"data")
+    store.put("counts/0/9", b"data")
+    with pytest.raises(OutputError, match="the disk is full"):
+        store.put("counts/1/9", b"data")
+    assert written == ["counts/0/9"]
 
 
 def test_a_damaged_blob_has_one_wrong_bit() -> None:
