@@ -88,7 +88,11 @@ class _Replay(click.ParamType[tuple[int, tuple[int, ...] | None]]):
     help="Taken of each source; by default as many as make some two dozen epochs.",
 )
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
-@click.option("--coverage", is_flag=True, help="Show which situations the seeds went through.")
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Show how often each row of the machines' transition tables was gone through.",
+)
 @click.option(
     "--replay",
     type=_Replay(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pyarrow as pa
@@ -49,8 +49,10 @@ from streammine.model.errors import (
 )
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
+from streammine.model.job import JobGraph
 from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome, encode_plan
-from streammine.model.snapshots import SnapshotRecord
+from streammine.model.recovery import CheckpointCoordinator
+from streammine.model.snapshots import RecoverySettings, SnapshotRecord
 from streammine.simulation.network import Body, Receiver
 from streammine.simulation.process import VirtualProcess
 from streammine.simulation.world import World
@@ -92,7 +94,8 @@ class VirtualNode:
 
     def __init__(self, name: str, world: World, on_lost: Callable[[VirtualNode], None]) -> None:
         self.name = name
-        self.machine = NodeMachine(name, POLICIES)
+        self.machine = NodeMachine(name, replace(POLICIES, coordinator=self._coordinator))
+        world.coverage.watch_manager(self.machine.manager)
         self.process = VirtualProcess()
         self.session = world.coordinator.open(name, self._listen)
         self.jobs: dict[int, HostedJob] = {}
@@ -122,6 +125,11 @@ class VirtualNode:
             machine.CollectSnapshots: self._collect_snapshots,
             machine.FindCheckpoints: self._find_checkpoints,
         }
+
+    def _coordinator(self, graph: JobGraph, recovery: RecoverySettings) -> CheckpointCoordinator:
+        made = POLICIES.coordinator(graph, recovery)
+        self._world.coverage.watch_coordinator(made)
+        return made
 
     @property
     def concerned(self) -> bool:

@@ -19,6 +19,7 @@ from streammine.simulation.cluster import Cluster
 from streammine.simulation.faults import FaultKind, FaultPlan
 from streammine.simulation.injector import FaultInjector
 from streammine.simulation.output import read_epochs, read_seal, sink_digest
+from streammine.simulation.rows import Row
 from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.workload import Inputs, Workload
 from streammine.simulation.world import World
@@ -36,9 +37,9 @@ class SimulationResult:
 
     `outputs`: per sink the committed rows by epoch, ascending. `dead_letters`: the rows that could not
     be used, in DEAD_SCHEMA. `digest` as the real cluster gives it; `trace` the hash of every stimulus
-    and effect. `counters` by slice. `faults`: how many changed something, by kind; `situations`: see
-    `coverage`. `replicas` and `checkpoints` were made, one slice has closed `epochs`, all together
-    `closes`.
+    and effect. `counters` by slice. `faults`: how many changed something, by kind; `rows`: how often each
+    row of the machines' tables was gone through. `replicas` and `checkpoints` were made, one slice has closed
+    `epochs`, all together `closes`.
     """
 
     outputs: dict[str, dict[int, pa.Table]]
@@ -53,7 +54,7 @@ class SimulationResult:
     frames_doubled: int
     messages_lost: int
     faults: Counter[FaultKind] = field(default_factory=Counter)
-    situations: Counter[str] = field(default_factory=Counter)
+    rows: Counter[Row] = field(default_factory=Counter)
     replicas: int = 0
     checkpoints: int = 0
     epochs: int = 0
@@ -228,7 +229,7 @@ def _result(
         frames_doubled=world.network.frames_doubled,
         messages_lost=world.network.messages_lost,
         faults=effective,
-        situations=world.coverage.met,
+        rows=world.coverage.met,
         replicas=world.monitor.replicas(),
         checkpoints=len(world.monitor.checkpoints),
         epochs=world.monitor.epochs(),

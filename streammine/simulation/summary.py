@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from streammine.simulation.coverage import SITUATIONS
 from streammine.simulation.faults import FaultKind
+from streammine.simulation.rows import ROWS, UNREACHED
 from streammine.simulation.trials import Trial
 
 
@@ -40,11 +40,16 @@ def summary_lines(
 
 
 def coverage_lines(trials: Sequence[Trial]) -> Iterator[str]:
-    """How many seeds went through each situation."""
-    for situation in SITUATIONS:
-        seeds = sum(trial.situations[situation] > 0 for trial in trials)
-        times = sum(trial.situations[situation] for trial in trials)
-        yield f"  {situation:44} in {seeds:,} seeds, {times:,} times"
+    """How often the seeds went through each row of the machines' tables, and in how many of them."""
+    never = 0
+    for row in ROWS:
+        seeds = sum(trial.rows[row] > 0 for trial in trials)
+        times = sum(trial.rows[row] for trial in trials)
+        never += not times
+        yield f"  {row[0]:15} {row[1]:66} {times:>11,} times in {seeds:,} seeds"
+    yield f"{len(ROWS)} rows, {never} of them never"
+    for (machine, what), reason in UNREACHED.items():
+        yield f"  {machine:15} {what:66} is left out: {reason}"
 
 
 def _median(values: Iterator[int]) -> str:

@@ -12,6 +12,7 @@ from random import Random
 
 from streammine.model.errors import StreammineError
 from streammine.simulation.faults import FaultKind, FaultPlan, draw_plan
+from streammine.simulation.rows import Row
 from streammine.simulation.run import SimulationResult, run_workload
 from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.shrinking import shrink
@@ -36,7 +37,7 @@ class Trial:
     plan: FaultPlan
     problem: str | None
     faults: Counter[FaultKind] = field(default_factory=Counter)
-    situations: Counter[str] = field(default_factory=Counter)
+    rows: Counter[Row] = field(default_factory=Counter)
     epochs: int = 0
     replicas: int = 0
     checkpoints: int = 0
@@ -131,7 +132,7 @@ class Trials:
             plan,
             problem,
             result.faults,
-            result.situations,
+            result.rows,
             result.epochs,
             result.replicas,
             result.checkpoints,

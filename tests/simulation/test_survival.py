@@ -71,7 +71,7 @@ def test_a_whole_cluster_that_dies_goes_on_from_its_checkpoint() -> None:
     undisturbed = run_workload(workload("word count"), nodes=2, settings=settings)
     run = run_workload(workload("word count"), nodes=2, settings=settings, faults=FaultPlan(faults))
     assert run.faults[FaultKind.CRASH] == 2
-    assert run.situations["replica restored from a full snapshot"] > 0
+    assert run.rows["recovery", "replica restored from a full snapshot"] > 0
     assert run.digest == undisturbed.digest
 
 
