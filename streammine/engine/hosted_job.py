@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streammine.engine import stimuli
 from streammine.engine.slice import SliceMachine
@@ -41,7 +41,9 @@ class HostedJob:
         return self.plan.placements.get(slice_id, ())
 
     def follow(self, plan: Plan) -> None:
+        """What may be forgotten is said anew under each plan."""
         self.plan = plan
+        self.directed = replace(self.directed, retain_after=BEGINNING)
         self.nodes = {
             (slice_id, each.generation): each.node
             for slice_id, group in plan.placements.items()

@@ -36,8 +36,9 @@ class ManagedJob:
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
     that failed, is due. `snapshots`: durable
     snapshots by slice and epoch, whichever replica made them. `damaged`: names of snapshots that could not
-    be read. `rebuilt`: plans that made up for losses since the last complete checkpoint. `publishing`: the
-    checkpoint epoch whose manifest is being written.
+    be read. `retain_after`: slices are told that nobody asks for epochs up to it. `rebuilt`: plans that made
+    up for losses since the last complete checkpoint. `publishing`: the checkpoint epoch whose manifest is
+    being written.
     """
 
     number: int
@@ -234,6 +235,9 @@ class ManagedJob:
         for slice_id, restore in restores.items():
             name, member = places[slice_id]
             kept[slice_id] = (Placement(name, generation, member, restore),)
+        origins = [BEGINNING if each is None else each.epoch for each in restores.values()]
+        # damaged snapshots may lead back behind what complete checkpoints have covered
+        self.retain_after = min(self.retain_after, *origins) if origins else self.retain_after
         self.rebuilt += 1
         return self.next_plan(placements=kept)
 
@@ -289,7 +293,8 @@ class ManagedJob:
             report = self.report_of(slice_id, each)
             if report is not None:
                 lacks.append(report.frontier)
-                retained.append(report.retained_after)
+                # what it was told to forget may be gone before it says so
+                retained.append(max(report.retained_after, self.retain_after))
             else:
                 # it is being built: it stands where it will begin
                 epoch = BEGINNING if each.restore is None else each.restore.epoch

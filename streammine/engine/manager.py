@@ -400,9 +400,14 @@ class ManagerMachine:
                 case recovery.CollectSnapshots(keep):
                     job.rebuilt = 0
                     effects.append(CollectSnapshots(job.number, keep))
+        assert job.plan is not None
         coordinator = job.coordinator
         directive = Directive(
-            job.number, coordinator.proposed, coordinator.making, job.retain_after
+            job.number,
+            coordinator.proposed,
+            coordinator.making,
+            job.retain_after,
+            job.plan.version,
         )
         if directive != job.directive:
             job.directive = directive

@@ -346,7 +346,8 @@ class NodeMachine:
 
     def _directive(self, message: control.Directive) -> None:
         job = self.jobs.get(message.job)
-        if job is None:
+        if job is None or (job.plan is not None and message.plan_version < job.plan.version):
+            # replicas of the newer plan may begin behind what the older one had no use for
             return
         directed = stimuli.Directed(message.proposed, message.making, message.retain_after)
         if directed == job.directed:

@@ -128,13 +128,15 @@ class Directive:
     """What the manager wants of a job at this moment; repeated with its heartbeats.
 
     `proposed`: the newest checkpoint epoch; `making`: the same while that checkpoint is neither complete nor
-    given up, else BEGINNING; `retain_after`: nobody asks for epochs up to it again.
+    given up, else BEGINNING; `retain_after`: nobody asks for epochs up to it again, as long as plan
+    `plan_version` is the newest.
     """
 
     job: int
     proposed: int
     making: int
     retain_after: int
+    plan_version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ HEARTBEAT = Heartbeat(
         Subscribe(1, 2, 3, 4, BEGINNING, -7),
         ResendRequest(1, 2, 3, 4, 5),
         Announce(1, 2, 3, 4, 2**40),
-        Directive(1, 20, BEGINNING, 10),
+        Directive(1, 20, BEGINNING, 10, 3),
         SavepointRequest(7),
         MoveRequest(7, "counts/1", "b", "live"),
         DrainRequest("b"),

@@ -17,6 +17,7 @@ from streammine.engine.node_stimuli import (
     PlanSeen,
 )
 from streammine.model.control import DamagedSnapshot
+from streammine.model.epochs import BEGINNING
 from streammine.model.recovery import Checkpoint
 from streammine.model.snapshots import Restore
 from tests.unit.managing import (
@@ -80,7 +81,7 @@ def test_lost_slices_are_rebuilt_on_the_nodes_that_live() -> None:
         "counts/0": "a",
         "counts/1": "a: 3 from 20",
     }
-    assert told(manager, NodesChanged((A,))) == [], "once is enough"
+    assert planned(told(manager, NodesChanged((A,)))) == [], "once is enough"
 
 
 def test_the_outcome_counts_what_the_plan_s_replicas_did_and_no_lost_one_s() -> None:
@@ -275,6 +276,27 @@ def test_when_every_snapshot_is_damaged_a_slice_begins_anew() -> None:
     assert places(manager)["counts/1"] == "a: 5"
     again = told(manager, Reported(told_by("a", 5, alive, damaged=bad)))
     assert planned(again) == [], "what is damaged stays so, and is made up for once"
+
+
+def test_who_begins_anew_is_not_told_to_forget_what_was_covered() -> None:
+    manager = checkpointed()
+    everybody = (("a", ON_A), ("b", ON_B))
+    for frontier, snapshots in ((25, ()), (35, (30,))):
+        for node, slices in everybody:
+            hear(manager, node, *slices, frontier=frontier, snapshots=snapshots)
+    told(manager, CheckpointPublished(1, 30, None))
+    job = manager.jobs[1]
+    assert job.retain_after == 20
+    told(manager, NodesChanged((A,)))
+    alive = [report(name, frontier=35) for name in ON_A]
+    for epoch, generation in ((30, 3), (20, 4)):
+        bad = [damaged("counts/1", epoch, generation)]
+        told(manager, Reported(told_by("a", generation, alive, damaged=bad)))
+    assert places(manager)["counts/1"] == "a: 5"
+    assert places(manager)["source/0"] == "a: 5", (
+        "it has been told to forget, though it says nothing"
+    )
+    assert job.retain_after == BEGINNING
 
 
 # --- another manager ---------------------------------------------------------------------------

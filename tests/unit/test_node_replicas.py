@@ -164,8 +164,10 @@ def test_a_damaged_snapshot_is_reported_and_not_tried_again() -> None:
     assert player.jobs[JOB].damaged == {}
 
 
-def directive(proposed: int, retain_after: int = BEGINNING) -> control.Directive:
-    return control.Directive(JOB, proposed, proposed, retain_after)
+def directive(
+    proposed: int, retain_after: int = BEGINNING, plan_version: int = 2
+) -> control.Directive:
+    return control.Directive(JOB, proposed, proposed, retain_after, plan_version)
 
 
 def test_a_directive_of_the_manager_reaches_all_slices_and_later_ones_too() -> None:
@@ -178,6 +180,19 @@ def test_a_directive_of_the_manager_reaches_all_slices_and_later_ones_too() -> N
     told(player, plan(3, source_1=(on_b(3),)))
     told(player, deployed(3, NewReplica(SOURCE, 3)))
     assert player.jobs[JOB].slices[SOURCE].accepted == 7
+
+
+def test_what_an_older_plan_had_no_use_for_may_be_needed_under_a_newer_one() -> None:
+    player = running_b()
+    told(player, node.ControlReceived("a", directive(7, 3)))
+    told(player, plan(3, source_1=(on_b(3),)))
+    told(player, deployed(3, NewReplica(SOURCE, 3)))
+    source = player.jobs[JOB].slices[SOURCE]
+    assert source.retained_after == BEGINNING
+    told(player, node.ControlReceived("a", directive(7, 3, plan_version=2)))
+    assert source.retained_after == BEGINNING
+    told(player, node.ControlReceived("a", directive(7, 3, plan_version=3)))
+    assert source.retained_after == 3
 
 
 def test_a_directive_of_anybody_else_is_dropped() -> None:
@@ -276,4 +291,4 @@ def test_a_move_is_declared_by_the_manager() -> None:
     player = manager_a()
     wish = control.MoveRequest(JOB, "counts/0", "b", "live")
     assert player.refusal(wish) is None
-    assert told(player, node.ControlReceived("client", wish)) == ["declare plan 3: run"]
+    assert told(player, node.ControlReceived("client", wish))[0] == "declare plan 3: run"
