@@ -11,7 +11,8 @@ A segment is a sequence of records. The first is an `Opening`; it carries everyt
 must know of what lies before (the log's state), and names the segment that it continues and how
 many bytes of that one count. So the log is a chain, read backwards from the newest segment:
 whatever a writer that was replaced still wrote stands outside the chain and is never seen. The
-other records are `Events`, `Idle` and `End`. Every decision that a clock made stands in them: which
+other records are `Events` (in the log of a source that is replayed into: `Replayed`), `Idle` and
+`End`. Every decision that a clock made stands in them: which
 rows were late, when an epoch ended, that a silent source's clock went on. Replay reads them.
 
 A record is a head (magic, lengths, checksum of the rest, checksum of the head), a msgpack map and,
@@ -29,25 +30,32 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import msgpack
 import pyarrow as pa
 import xxhash
 
+from streammine.model.epoch_log import log_schema
 from streammine.model.epochs import BEGINNING, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.ids import ROW_COLUMN
+from streammine.model.replay import DeadLetter, HeldLog, Mark
 
 LAYOUT_VERSION = 1
 SEALS = "seals/"
 SEGMENTS = "segments/"
+ADDRESSES = "addresses/"
+"""Where the writer of a log that is replayed into listens; one file per generation."""
 
 _MAGIC = b"SMIL"
 _HEAD = struct.Struct("<4sIIQI")
 _ALIGNMENT_BYTES = 8
 _SEGMENT_NAME = re.compile(r"segments/([0-9]{10})-([0-9a-f]{8})-([0-9]{10})")
 _SEAL_NAME = re.compile(r"seals/([0-9]{10})-([0-9a-f]{8})")
+
+
+LogKind = Literal["clients", "replay"]
 
 
 @dataclass(frozen=True, order=True)
@@ -60,6 +68,11 @@ class WriterGeneration:
     @property
     def seal(self) -> str:
         return f"{SEALS}{self.number:010d}-{self.token}"
+
+    @property
+    def address(self) -> str:
+        """Name of the file that says where the writer listens."""
+        return f"{ADDRESSES}{self.number:010d}-{self.token}"
 
     def segment(self, number: int) -> str:
         """Name of its `number`-th segment."""
@@ -90,6 +103,7 @@ class LogState:
     `next_row`: the number that the next raw row gets. `clock`: the highest event time so far, in
     microseconds, moved on by idle time-outs (BEGINNING: none yet). `open_epoch`: every epoch below
     it is over. `ids`: how many messages with an id came so far. `ended`: the source is over.
+    `replayed`: what it has of the log that was last replayed into it.
     """
 
     next_row: int = 0
@@ -97,6 +111,7 @@ class LogState:
     open_epoch: int = BEGINNING
     ids: int = 0
     ended: bool = False
+    replayed: HeldLog | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,7 @@ class Opening:
 
     `previous` names the segment that goes before it in the chain and `previous_bytes` says how many
     bytes of that one count; None for a log's first segment. `schema` is the visible columns' Arrow
-    IPC schema message.
+    IPC schema message. `kind`: who writes to the log, clients or replays.
     """
 
     schema: bytes
@@ -114,6 +129,7 @@ class Opening:
     state: LogState
     previous: str | None = None
     previous_bytes: int = 0
+    kind: LogKind = "clients"
     version: int = LAYOUT_VERSION
 
     @property
@@ -171,6 +187,38 @@ class Events:
 
 
 @dataclass(frozen=True)
+class Parcel:
+    """Rows of one epoch out of a log that is replayed, and dead rows of it.
+
+    `batch` holds `rows` rows in `epoch_log.log_schema`, an encapsulated Arrow IPC message (empty
+    bytes: none). With it every epoch below `open_epoch` is complete.
+    """
+
+    mark: Mark
+    open_epoch: int
+    rows: int
+    batch: pa.Buffer
+    dead: tuple[DeadLetter, ...] = ()
+
+    def row_batch(self, columns: pa.Schema) -> pa.RecordBatch:
+        """The rows. Raises ArrowInvalid when the bytes hold no batch of that schema."""
+        schema = log_schema(columns)
+        if not self.batch.size:
+            return _empty(schema)
+        batch = pa.ipc.read_record_batch(self.batch, schema)
+        batch.validate()
+        return batch
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Parcels of a replay, in the order of their marks; `held` is the log's state after them."""
+
+    held: HeldLog
+    parcels: tuple[Parcel, ...]
+
+
+@dataclass(frozen=True)
 class Idle:
     """Nothing came for so long that the source's clock was moved on."""
 
@@ -183,7 +231,7 @@ class End:
     """The source is over: no row comes after it."""
 
 
-Entry = Events | Idle | End
+Entry = Events | Replayed | Idle | End
 
 
 def after(state: LogState, entry: Entry) -> LogState:
@@ -194,6 +242,14 @@ def after(state: LogState, entry: Entry) -> LogState:
             entry.clock,
             entry.open_epoch,
             state.ids + len(entry.ids),
+        )
+    if isinstance(entry, Replayed):
+        rows = sum(each.rows + len(each.dead) for each in entry.parcels)
+        return replace(
+            state,
+            next_row=state.next_row + rows,
+            open_epoch=max(state.open_epoch, entry.parcels[-1].open_epoch),
+            replayed=entry.held,
         )
     if isinstance(entry, Idle):
         return replace(state, clock=entry.clock, open_epoch=entry.open_epoch)
@@ -220,6 +276,14 @@ def encode(record: Opening | Entry, segment: str) -> bytes:
             "clock": record.clock,
             "open_epoch": record.open_epoch,
         }
+    elif isinstance(record, Replayed):
+        body = b"".join(
+            part for each in record.parcels for part in (each.batch, _padding(each.batch.size))
+        )
+        content = {
+            "held": asdict(record.held),
+            "parcels": [_parcel_head(each) for each in record.parcels],
+        }
     else:
         content = asdict(record)
     meta = msgpack.packb([type(record).__name__, content])
@@ -227,6 +291,12 @@ def encode(record: Opening | Entry, segment: str) -> bytes:
     head = _HEAD.pack(_MAGIC, len(meta), len(body), xxhash.xxh3_64_intdigest(payload), 0)
     own = zlib.crc32(head[:-4], zlib.crc32(segment.encode()))
     return head[:-4] + struct.pack("<I", own) + payload
+
+
+def _parcel_head(parcel: Parcel) -> list[Any]:
+    dead = [[each.file, each.row, each.reason, each.text] for each in parcel.dead]
+    mark = [parcel.mark.epoch, parcel.mark.partition, parcel.mark.part]
+    return [mark, parcel.open_epoch, parcel.rows, parcel.batch.size, dead]
 
 
 def _padding(size: int) -> bytes:
@@ -350,7 +420,14 @@ def _opening(content: dict[str, Any], _: pa.Buffer) -> Opening:
             f"layout version {content['version']}, and this release reads {LAYOUT_VERSION}"
         )
     epoch = EpochDefinition(**content.pop("epoch"))
-    return Opening(epoch=epoch, state=LogState(**content.pop("state")), **content)
+    state = content.pop("state")
+    held = state.pop("replayed", None)
+    state = LogState(**state, replayed=None if held is None else _held(held))
+    return Opening(epoch=epoch, state=state, **content)
+
+
+def _held(content: dict[str, Any]) -> HeldLog:
+    return HeldLog(mark=Mark(**content.pop("mark")), **content)
 
 
 def _events(content: dict[str, Any], body: pa.Buffer) -> Events:
@@ -359,9 +436,20 @@ def _events(content: dict[str, Any], body: pa.Buffer) -> Events:
     return Events(batch=body, dead=dead, ids=ids, **content)
 
 
+def _replayed(content: dict[str, Any], body: pa.Buffer) -> Replayed:
+    parcels = []
+    offset = 0
+    for mark, open_epoch, rows, size, dead in content["parcels"]:
+        letters = tuple(DeadLetter(*each) for each in dead)
+        parcels.append(Parcel(Mark(*mark), open_epoch, rows, body.slice(offset, size), letters))
+        offset += _padded(size)
+    return Replayed(_held(content["held"]), tuple(parcels))
+
+
 _DECODERS: dict[str, Callable[[dict[str, Any], pa.Buffer], Opening | Entry]] = {
     "Opening": _opening,
     "Events": _events,
+    "Replayed": _replayed,
     "Idle": lambda content, _: Idle(**content),
     "End": lambda content, _: End(**content),
 }

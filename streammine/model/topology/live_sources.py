@@ -49,7 +49,8 @@ def split_bind(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _bind(text: str) -> str:
+def bind_address(text: str) -> str:
+    """The text, which must be an address to listen at."""
     try:
         split_bind(text)
     except ValueError:
@@ -94,7 +95,7 @@ class LiveSource(Part):
         "log": "call it ingest_log; log is an epoch log that was prepared",
     }
 
-    bind: Annotated[Text, AfterValidator(_bind)] = Field(
+    bind: Annotated[Text, AfterValidator(bind_address)] = Field(
         description="Address to listen at, HOST:PORT; slice i listens at PORT + i, each on the node "
         "that hosts it.",
         examples=["127.0.0.1:9000"],

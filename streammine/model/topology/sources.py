@@ -45,6 +45,7 @@ from streammine.model.topology.parts import (
     code_path,
 )
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
+from streammine.model.topology.replay_source import ReplaySource
 from streammine.model.types import arrow_schema
 
 FileFormat = Literal["text", "csv", "json", "parquet"]
@@ -353,16 +354,17 @@ def _source_tag(value: Any) -> str | None:
 
 
 def _one_kind_of_source(value: object) -> object:
-    if isinstance(value, SourceBase | LiveSource):
+    if isinstance(value, SourceBase | LiveSource | ReplaySource):
         return value
     if not isinstance(value, Mapping):
         raise wrong_value(f"a source is a mapping like {{files: 'data/*.txt'}}, not {shown(value)}")
     if "type" in value:
         live = str(value["type"])
-        if live not in LIVE_KINDS:
+        types = (*LIVE_KINDS, ReplaySource.kind)
+        if live not in types:
             raise wrong_value(
-                f"there is no type '{live}' of live source{hint(live, LIVE_KINDS)} "
-                f"Types: {listed(LIVE_KINDS)}"
+                f"there is no type '{live}' of live source{hint(live, types)} "
+                f"Types: {listed(types)}"
             )
         return value
     found = [kind for kind in SOURCE_KINDS if kind in value]
@@ -382,7 +384,7 @@ def _one_kind_of_source(value: object) -> object:
 def _choice() -> str:
     return (
         "one of files (paths), generator (a name), log (a prepared epoch log's folder) "
-        "or type (tcp, zeromq or http: a live source)"
+        "or type (tcp, zeromq, http or replay: a live source)"
     )
 
 
@@ -392,7 +394,8 @@ Source = Annotated[
     | Annotated[LogSource, Tag(TAG_MARK + "log")]
     | Annotated[TcpSource, Tag(TAG_MARK + "tcp")]
     | Annotated[ZeroMqSource, Tag(TAG_MARK + "zeromq")]
-    | Annotated[HttpSource, Tag(TAG_MARK + "http")],
+    | Annotated[HttpSource, Tag(TAG_MARK + "http")]
+    | Annotated[ReplaySource, Tag(TAG_MARK + "replay")],
     Discriminator(_source_tag),
     BeforeValidator(_one_kind_of_source),
 ]

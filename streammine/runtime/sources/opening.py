@@ -10,11 +10,12 @@ from streammine.model.contracts import Position, SourceReader
 from streammine.model.epochs import EpochDefinition
 from streammine.model.job import ResolvedSource
 from streammine.model.topology.live_sources import LiveSource
+from streammine.model.topology.replay_source import ReplaySource
 from streammine.model.topology.sources import FilesSource, GeneratorSource
 from streammine.runtime.sources.delimited import ParsedFile
 from streammine.runtime.sources.epoch_reader import EpochReader
 from streammine.runtime.sources.generated import GeneratedRuns
-from streammine.runtime.sources.live import open_live_reader
+from streammine.runtime.sources.live import open_live_reader, open_replay_reader
 from streammine.runtime.sources.log import LogRuns
 from streammine.runtime.sources.merged import MergedFiles
 from streammine.runtime.sources.pace import Pace
@@ -51,6 +52,11 @@ def open_reader(
     if isinstance(settings, LiveSource):
         base = resolved.details["base"]
         return open_live_reader(
+            resolved.name, settings, epoch, base, slice_index, visible, position
+        )
+    if isinstance(settings, ReplaySource):
+        base = resolved.details["base"]
+        return open_replay_reader(
             resolved.name, settings, epoch, base, slice_index, visible, position
         )
     pace = None if settings.rate is None else Pace(settings.rate.events, settings.rate.seconds)

@@ -17,9 +17,11 @@ from streammine.model.ids import HIDDEN_PREFIX
 from streammine.model.job import ResolvedSource
 from streammine.model.modules import load_object
 from streammine.model.preparation import FormatSettings
+from streammine.model.replay import epoch_text
 from streammine.model.source_order import is_event_time, is_merge_key
 from streammine.model.suggestions import did_you_mean
 from streammine.model.topology.live_sources import AnyLiveSource, LiveSource
+from streammine.model.topology.replay_source import ReplaySource
 from streammine.model.topology.sources import (
     BUILT_IN_GENERATORS,
     FileFormat,
@@ -33,7 +35,7 @@ from streammine.runtime.sources.live import refuse_impossible
 from streammine.runtime.sources.log import read_manifest
 from streammine.runtime.sources.parquet import open_parquet, plain_type
 
-AnySource = FilesSource | GeneratorSource | LogSource | AnyLiveSource
+AnySource = FilesSource | GeneratorSource | LogSource | AnyLiveSource | ReplaySource
 
 
 def schema_text(schema: pa.Schema) -> str:
@@ -60,8 +62,9 @@ def resolve_source(
         return _resolve_log(name, absolute(settings.log, base).rstrip("/"), epoch)
     if isinstance(settings, GeneratorSource):
         return _resolve_generator(name, settings, epoch, base)
-    if isinstance(settings, LiveSource):
-        refuse_impossible(name, settings, epoch)
+    if isinstance(settings, LiveSource | ReplaySource):
+        if isinstance(settings, LiveSource):
+            refuse_impossible(name, settings, epoch)
         schema = settings.arrow_schema
         _check_columns(name, schema, epoch, None)
         return ResolvedSource(name, "live", schema_text(schema), details={"base": base})
@@ -126,7 +129,7 @@ def _resolve_log(
     if manifest.epoch.definition != epoch:
         raise TopologyError(
             f"source '{name}': the epoch log {folder} was prepared for epochs of "
-            f"{_epoch_text(manifest.epoch.definition)}, the topology has {_epoch_text(epoch)}; "
+            f"{epoch_text(manifest.epoch.definition)}, the topology has {epoch_text(epoch)}; "
             "prepare it anew or change the topology's epoch"
         )
     _check_columns(name, manifest.schema, epoch, None)
@@ -143,12 +146,6 @@ def _resolve_log(
 
 def _log_files(manifest: Manifest) -> tuple[str, ...]:
     return tuple(file.path for file in manifest.files)
-
-
-def _epoch_text(epoch: EpochDefinition) -> str:
-    if epoch.kind == "count":
-        return f"{epoch.length:,} rows"
-    return f"{epoch.length / 1e6:g} s of '{epoch.column}' (unit {epoch.unit})"
 
 
 def _resolve_generator(

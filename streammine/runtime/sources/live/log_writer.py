@@ -19,6 +19,7 @@ from streammine.model.ingest_chain import Link, Place, find_end, recent_ids
 from streammine.model.ingest_log import (
     SEALS,
     Entry,
+    LogKind,
     LogState,
     Opening,
     Receipt,
@@ -26,6 +27,7 @@ from streammine.model.ingest_log import (
     after,
     encode,
 )
+from streammine.model.replay import columns_text
 from streammine.runtime.sources.live.log_folder import LogFolder
 
 SEGMENT_BYTES = 64 << 20
@@ -51,6 +53,7 @@ class LogWriter:
         lateness_microseconds: int,
         most_ids: int,
         segment_bytes: int = SEGMENT_BYTES,
+        kind: LogKind = "clients",
     ) -> None:
         """Take the log over. Raises InputError when it is damaged or of another source, and
         OutputError when it can't be written."""
@@ -59,6 +62,7 @@ class LogWriter:
         self._epoch = epoch
         self._lateness_microseconds = lateness_microseconds
         self._segment_bytes = segment_bytes
+        self._kind = kind
         self.generation = self._seal()
         end = find_end(folder, before=self.generation)
         self.state = LogState() if end is None else end.state
@@ -121,12 +125,13 @@ class LogWriter:
             )
 
     def _refuse_another_source(self, opening: Opening) -> None:
+        refuse_another_kind(self._folder.location, opening, self._kind)
         schema = opening.columns
         if schema != self._schema or opening.epoch != self._epoch:
             raise InputError(
                 f"ingest log: {self._folder.location} was written with columns "
-                f"{_columns(schema)} and {opening.epoch}; the topology has "
-                f"{_columns(self._schema)} and {self._epoch}: name another folder"
+                f"{columns_text(schema)} and {opening.epoch}; the topology has "
+                f"{columns_text(self._schema)} and {self._epoch}: name another folder"
             )
 
     def _begin_segment(self, entry: Entry | None = None) -> None:
@@ -141,6 +146,7 @@ class LogWriter:
             self.state,
             name,
             length,
+            self._kind,
         )
         data = encode(opening, self._name)
         if entry is not None:
@@ -149,5 +155,12 @@ class LogWriter:
         self._bytes = len(data)
 
 
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+def refuse_another_kind(location: str, opening: Opening, kind: LogKind) -> None:
+    """Raise InputError where a log is written to by clients and a replay is to, or the reverse."""
+    if opening.kind == kind:
+        return
+    has, needs = ("replays", "clients") if kind == "clients" else ("clients", "replays")
+    raise InputError(
+        f"ingest log: {location} holds what came from {has}, and the source takes what comes from "
+        f"{needs}: name another folder"
+    )

@@ -19,7 +19,7 @@ from streammine.runtime.sources.live.handover import Handover
 from streammine.runtime.sources.live.http_post import HttpPost
 from streammine.runtime.sources.live.intake import Intake, IntakeRules
 from streammine.runtime.sources.live.log_folder import open_log_folder
-from streammine.runtime.sources.live.log_writer import LogWriter
+from streammine.runtime.sources.live.log_writer import LogWriter, refuse_another_kind
 from streammine.runtime.sources.live.reader import LiveReader, SourceRows, logged_entries
 from streammine.runtime.sources.live.receiver import Endpoint, Receiver
 from streammine.runtime.sources.live.tcp_lines import TcpLines
@@ -47,7 +47,7 @@ def open_live_reader(
     be had, and OutputError when the log can't be written.
     """
     schema = settings.arrow_schema
-    folder = open_log_folder(slice_log(settings, base, slice_index))
+    folder = open_log_folder(slice_log(settings.ingest_log, base, slice_index))
     handover = Handover(HANDOVER_BYTES)
 
     def reader(newest: Link | None, receiver: Receiver | None) -> LiveReader:
@@ -63,19 +63,12 @@ def open_live_reader(
 
     end = find_end(folder)
     if end is not None and end.state.ended:
+        refuse_another_kind(folder.location, end.link.opening, "clients")
         return reader(end.link, None)
     rules = intake_rules(f"{name}/{slice_index}", settings, epoch)
     endpoint = _endpoint(settings, base, slice_index)
     writer = LogWriter(folder, schema, epoch, settings.lateness.microseconds, settings.remember_ids)
-    if writer.torn_bytes:
-        assert writer.newest is not None
-        logger.warning(
-            "ingest log: %s: the last %d bytes of %s were torn by a crash and cut off; nothing of "
-            "them had been acknowledged",
-            folder.location,
-            writer.torn_bytes,
-            writer.newest.name,
-        )
+    tell_of_torn_end(folder.location, writer)
     receiver = Receiver(writer, Intake(rules, writer.ids), endpoint, handover)
     try:
         opened = reader(writer.newest, receiver)
@@ -103,9 +96,22 @@ def refuse_impossible(name: str, settings: AnyLiveSource, epoch: EpochDefinition
             )
 
 
-def slice_log(settings: AnyLiveSource, base: str, slice_index: int) -> str:
+def tell_of_torn_end(location: str, writer: LogWriter) -> None:
+    """Say what a writer cut off, if anything."""
+    if writer.torn_bytes:
+        assert writer.newest is not None
+        logger.warning(
+            "ingest log: %s: the last %d bytes of %s were torn by a crash and cut off; nothing of "
+            "them had been acknowledged",
+            location,
+            writer.torn_bytes,
+            writer.newest.name,
+        )
+
+
+def slice_log(ingest_log: str, base: str, slice_index: int) -> str:
     """Folder or URL of one slice's log."""
-    location = settings.ingest_log
+    location = ingest_log
     if "://" not in location:
         location = _absolute(location, base)
     return below(location, f"slice-{slice_index:05d}")

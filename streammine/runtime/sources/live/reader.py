@@ -14,7 +14,7 @@ from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.ids import ROW_COLUMN
 from streammine.model.ingest_chain import Link, Place, chain, read_entries
-from streammine.model.ingest_log import DeadRow, End, Entry, Events
+from streammine.model.ingest_log import DeadRow, End, Entry, Events, Idle, Replayed
 from streammine.model.source_order import usable_event_times
 from streammine.runtime.sources.live.handover import Handover
 from streammine.runtime.sources.live.log_folder import LogFolder
@@ -50,6 +50,35 @@ class SourceRows:
     columns: Sequence[str] | None
 
 
+class Following:
+    """The entries of a log in order: those that stand in it, then those that are handed over.
+
+    `failure` is why nothing comes any more, once all that came before it was taken.
+    """
+
+    def __init__(self, logged: Iterator[tuple[Entry, Place]], handover: Handover) -> None:
+        self._logged = logged
+        self._handover = handover
+        self._replaced = False
+        self.failure: Exception | None = None
+
+    def next(self) -> tuple[Entry, Place] | None:
+        """The next entry and the place behind it; None when there is none now."""
+        following = next(self._logged, None)
+        if following is not None or self._replaced:
+            return following
+        # Looked at first: what was handed on before the receiver failed is still taken.
+        error = self._handover.error
+        following = self._handover.take()
+        if following is None and isinstance(error, LogReplacedError):
+            # Another replica of this slice goes on with the log; the plan will drop this one.
+            logger.warning("%s", error)
+            self._replaced = True
+        elif following is None:
+            self.failure = error
+        return following
+
+
 class LiveReader:
     """A SourceReader. `receiver` is given where the log has not ended; it is closed with the reader.
 
@@ -68,17 +97,14 @@ class LiveReader:
     ) -> None:
         self._name = name
         self._file = file
-        self._logged = logged
+        self._following = Following(logged, handover)
         self._position = position or {}
         self._schema = rows.schema
         self._epoch = rows.epoch
         self._columns = list(rows.schema.names if rows.columns is None else rows.columns)
-        self._handover = handover
         self._receiver = receiver
         self._open_epoch = BEGINNING
         self._exhausted = False
-        self._replaced = False
-        self._failure: Exception | None = None
         self._homeless: list[DeadRow] = []
 
     @property
@@ -100,8 +126,9 @@ class LiveReader:
         found: list[Events] = []
         dead: dict[int, list[DeadRow]] = {}
         rows_read = 0
-        while rows_read < rows and (following := self._next()) is not None:
+        while rows_read < rows and (following := self._following.next()) is not None:
             entry, behind = following
+            assert not isinstance(entry, Replayed), "the log of a replay source has its own reader"
             if isinstance(entry, Events):
                 found.append(entry)
                 rows_read += entry.raw_rows
@@ -114,14 +141,15 @@ class LiveReader:
                 self._exhausted = True
                 break
             self._open_epoch = max(self._open_epoch, entry.open_epoch)
-        if self._failure is not None and not found and not self._exhausted:
-            raise self._failure
+        failure = self._following.failure
+        if failure is not None and not found and not self._exhausted:
+            raise failure
         pieces = tuple(self._pieces(found)) if found else ()
         letters = tuple((epoch, self._letters(dead[epoch])) for epoch in sorted(dead))
         wake = None if found or self._exhausted else WAKE_SECONDS
         return Delivery(pieces, self._open_epoch, rows_read, letters, False, wake)
 
-    def _bury(self, entry: Entry, dead: dict[int, list[DeadRow]]) -> None:
+    def _bury(self, entry: Events | Idle | End, dead: dict[int, list[DeadRow]]) -> None:
         """Add an entry's dead rows to `dead`, by epoch.
 
         Those that came before any event time was known wait for the first entry that knows an open
@@ -140,21 +168,6 @@ class LiveReader:
             for row in entry.dead:
                 if row.epoch is not None:
                     dead.setdefault(row.epoch, []).append(row)
-
-    def _next(self) -> tuple[Entry, Place] | None:
-        following = next(self._logged, None)
-        if following is not None or self._replaced:
-            return following
-        # Looked at first: what was handed on before the receiver failed is still taken.
-        error = self._handover.error
-        following = self._handover.take()
-        if following is None and isinstance(error, LogReplacedError):
-            # Another replica of this slice goes on with the log; the plan will drop this one.
-            logger.warning("%s", error)
-            self._replaced = True
-        elif following is None:
-            self._failure = error
-        return following
 
     def _pieces(self, found: list[Events]) -> Iterator[Piece]:
         """The rows of entries, in pieces of one epoch each, epochs ascending."""

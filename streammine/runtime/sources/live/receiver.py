@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streammine.model.errors import InputError
-from streammine.model.ingest_log import End, Entry, Receipt
+from streammine.model.ingest_log import End, Entry, Idle, LogState, Receipt
 from streammine.runtime.sources.live.handover import Handover
-from streammine.runtime.sources.live.intake import Intake
 from streammine.runtime.sources.live.log_writer import LogWriter
 from streammine.runtime.sources.live.messages import Message
 
@@ -72,6 +71,25 @@ class Gate(Protocol):
         ...
 
 
+class Judge(Protocol):
+    """Makes log entries of messages. Everything on the receiver's disk thread or loop, one call at a
+    time; `intake.Intake` says what the arguments are."""
+
+    def take(
+        self, messages: Sequence[Message], state: LogState, time_of_day: int
+    ) -> tuple[Entry | None, list[Receipt]]:
+        """(the entry, None where nothing is new; a receipt for each message)."""
+        ...
+
+    def reference(self, state: LogState, time_of_day: int) -> int:
+        """The event time from which a silence that begins now is counted."""
+        ...
+
+    def idle(self, state: LogState, reference: int, silence: int) -> tuple[Idle | None, int | None]:
+        """(the entry that moves the clock on, if one is due; the silence at which the next is)."""
+        ...
+
+
 class Endpoint(Protocol):
     """Takes messages in at an address."""
 
@@ -108,7 +126,7 @@ class Receiver:
     def __init__(
         self,
         writer: LogWriter,
-        intake: Intake,
+        intake: Judge,
         endpoint: Endpoint,
         handover: Handover,
         clock: Clock | None = None,

@@ -71,7 +71,7 @@ class ZeroMq:
         if ":" in self._address.host:
             self._socket.ipv6 = True
         if self._keys is not None:
-            self._require_keys(self._keys)
+            self._authenticator = require_keys(self._context, self._socket, self._keys)
         try:
             self._socket.bind(f"tcp://{self._address}")
         except zmq.ZMQError as error:
@@ -85,17 +85,6 @@ class ZeroMq:
         bound = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._address = Address(self._address.host, int(bound.rpartition(":")[2]))
         self._serving = asyncio.ensure_future(self._serve(gate))
-
-    def _require_keys(self, keys: ClusterKeys) -> None:
-        """Only clients with the key file's client key are let in (CURVE)."""
-        assert self._context is not None
-        self._authenticator = AsyncioAuthenticator(self._context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback(_DOMAIN, _OneKey(keys.client.public))
-        self._socket.zap_domain = _DOMAIN.encode()
-        self._socket.curve_server = True
-        self._socket.curve_publickey = keys.server.public
-        self._socket.curve_secretkey = keys.server.secret
 
     async def close(self) -> None:
         """See Endpoint. What is durable is still answered."""
@@ -162,6 +151,20 @@ class ZeroMq:
 
     async def _send(self, frames: list[bytes]) -> None:
         await self._socket.send_multipart(frames)
+
+
+def require_keys(
+    context: zmq.asyncio.Context, socket: zmq.asyncio.Socket, keys: ClusterKeys
+) -> AsyncioAuthenticator:
+    """Let only clients with the key file's client key in (CURVE), until the result is stopped."""
+    authenticator = AsyncioAuthenticator(context)
+    authenticator.start()
+    authenticator.configure_curve_callback(_DOMAIN, _OneKey(keys.client.public))
+    socket.zap_domain = _DOMAIN.encode()
+    socket.curve_server = True
+    socket.curve_publickey = keys.server.public
+    socket.curve_secretkey = keys.server.secret
+    return authenticator
 
 
 class _OneKey:

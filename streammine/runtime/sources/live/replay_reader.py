@@ -1,0 +1,128 @@
+"""A slice of a replay source as the engine reads it: its own log, then what arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.errors import InputError
+from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
+from streammine.model.ingest_chain import Place
+from streammine.model.ingest_log import Entry, Parcel, Replayed
+from streammine.model.source_order import usable_event_times
+from streammine.runtime.sources.live.handover import Handover
+from streammine.runtime.sources.live.reader import WAKE_SECONDS, Following, SourceRows
+from streammine.runtime.sources.live.receiver import Receiver
+
+
+class ReplayReader:
+    """A SourceReader. `receiver` is given where the source is not over; it is closed with the reader.
+
+    Rows have the epochs and positions of the log that is replayed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        logged: Iterator[tuple[Entry, Place]],
+        position: Position | None,
+        rows: SourceRows,
+        handover: Handover,
+        receiver: Receiver | None,
+    ) -> None:
+        self._name = name
+        self._following = Following(logged, handover)
+        self._position = position or {}
+        self._schema = rows.schema
+        self._epoch = rows.epoch
+        self._columns = list(rows.schema.names if rows.columns is None else rows.columns)
+        self._receiver = receiver
+        self._open_epoch = BEGINNING
+        self._exhausted = False
+
+    @property
+    def total_rows(self) -> int | None:
+        return None
+
+    def position(self) -> Position:
+        """See SourceReader."""
+        return self._position
+
+    def close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.close()
+
+    def read(self, rows: int, elapsed_seconds: float) -> Delivery:
+        """See SourceReader."""
+        if self._exhausted:
+            return Delivery((), INFINITY, 0, exhausted=True)
+        found: list[Parcel] = []
+        rows_read = 0
+        while rows_read < rows and (following := self._following.next()) is not None:
+            entry, behind = following
+            self._position = behind.position()
+            if not isinstance(entry, Replayed):
+                # its end; what was promised before it is handed on first
+                self._exhausted = True
+                break
+            found += entry.parcels
+            rows_read += sum(each.rows + len(each.dead) for each in entry.parcels)
+            self._open_epoch = max(self._open_epoch, entry.parcels[-1].open_epoch)
+        failure = self._following.failure
+        if failure is not None and not found and not self._exhausted:
+            raise failure
+        by_epoch = {
+            epoch: list(group) for epoch, group in groupby(found, lambda each: each.mark.epoch)
+        }
+        pieces = tuple(
+            self._piece(epoch, group)
+            for epoch, group in by_epoch.items()
+            if any(each.rows for each in group)
+        )
+        dead = tuple(
+            (epoch, _letters(group))
+            for epoch, group in by_epoch.items()
+            if any(each.dead for each in group)
+        )
+        wake = None if found or self._exhausted else WAKE_SECONDS
+        return Delivery(pieces, self._open_epoch, rows_read, dead, False, wake)
+
+    def _piece(self, epoch: int, parcels: list[Parcel]) -> Piece:
+        batches = [self._rows(each) for each in parcels if each.rows]
+        batch = batches[0]
+        if len(batches) > 1:
+            (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        times: IntArray | None = None
+        if self._epoch.column is not None:
+            times, _ = usable_event_times(batch.column(self._epoch.column), self._epoch.unit)
+        return Piece(
+            epoch,
+            batch.select(self._columns),
+            files=batch.column(FILE_COLUMN).to_numpy().astype(np.int32, copy=False),
+            rows=batch.column(ROW_COLUMN).to_numpy(),
+            times=times,
+        )
+
+    def _rows(self, parcel: Parcel) -> pa.RecordBatch:
+        try:
+            return parcel.row_batch(self._schema)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"ingest log of {self._name}: rows of epoch {parcel.mark.epoch} can't be read as "
+                f"{self._schema}: {error}"
+            ) from error
+
+
+def _letters(parcels: Sequence[Parcel]) -> DeadRows:
+    rows = [row for each in parcels for row in each.dead]
+    return DeadRows(
+        reasons=tuple(row.reason for row in rows),
+        rows=tuple(row.text for row in rows),
+        files=tuple(row.file for row in rows),
+        numbers=tuple(row.row for row in rows),
+    )
