@@ -34,6 +34,10 @@ COMMANDS = {
     "submit": ("streammine.cli.submit_command", "Run a topology on a cluster that is up."),
     "status": ("streammine.cli.status_command", "Show a cluster's nodes, jobs and slices."),
     "stop": ("streammine.cli.stop_command", "Stop a job of a cluster that is up."),
+    "replay": (
+        "streammine.cli.replay_command",
+        "Push a log into a source of a running job with PySpark.",
+    ),
     "savepoint": (
         "streammine.cli.savepoint_command",
         "Save a job and stop it, so that it can go on later.",

@@ -76,7 +76,7 @@ def prepare(request: PrepareRequest, listener: ProgressListener) -> PrepareRepor
         staging.make()
         with tempfile.TemporaryDirectory(prefix="streammine-prepare-") as scratch:
             listener(PrepareProgress(step="start Spark", done=0, total=1))
-            session = start_session(request.master, Path(scratch))
+            session = start_session(request.master, Path(scratch), "streammine prepare")
             try:
                 parts = _parts(session, request, staging, listener)
             finally:

@@ -45,9 +45,11 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 ProgressListener = Callable[[PrepareProgress], None]
 
 
-def start_session(master: str, scratch: Path) -> SparkSession:
-    """A session whose files all lie in `scratch`. Raises ClusterError when Spark can't start
-    there."""
+def start_session(master: str, scratch: Path, name: str) -> SparkSession:
+    """A session whose files all lie in `scratch`; Spark shows it as `name`.
+
+    Raises ClusterError when Spark can't start there.
+    """
     # Local masters run their tasks in this process's Java; all others elsewhere.
     local = master == "local" or master.startswith("local[")
     package = Path(__file__).parents[1]
@@ -62,7 +64,7 @@ def start_session(master: str, scratch: Path) -> SparkSession:
     java_options = (
         f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile=file:{logging} -XX:-UsePerfData"
     )
-    builder = SparkSession.builder.appName("streammine prepare").master(_with_attempts(master))
+    builder = SparkSession.builder.appName(name).master(_with_attempts(master))
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -17,6 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.fs
 
+from streammine.model.errors import InputError
 from streammine.model.locations import below
 
 _MOVES_AT_ONCE = 16
@@ -68,6 +69,16 @@ class Folder:
         """Names of the files and folders directly inside, sorted."""
         selector = pa.fs.FileSelector(self._path, allow_not_found=True)
         return sorted(info.base_name for info in self._system.get_file_info(selector))
+
+    def read(self, name: str) -> pa.Buffer:
+        """All bytes of a file: memory-mapped where it is local. Raises InputError naming it."""
+        try:
+            if self._system.get_file_info(self._full(name)).size == 0:
+                return pa.py_buffer(b"")
+            with self.open_input(name) as file:
+                return file.read_buffer()
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{below(self.location, name)}: can't be read: {error}") from None
 
     def open_input(self, name: str) -> pa.NativeFile:
         """For random access: memory-mapped where the file is local."""

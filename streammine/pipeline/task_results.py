@@ -1,7 +1,7 @@
 """What tasks tell the driver: msgpack with arrays as bytes; faults of the world as values.
 
-A file that can't be read stays so when the task is repeated. So InputError and OutputError do not
-fail the Spark task; they travel as its result and are raised by the driver, the first one in task
+A file that can't be read stays so when the task is repeated. So errors of ours do not fail the
+Spark task; they travel as its result and are raised by the driver, the first one in task
 order.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from streammine.model.errors import InputError, OutputError
+from streammine.model.errors import ClusterError, InputError, OutputError
 
 
 def task_result(work: Callable[[], dict[str, Any]]) -> bytes:
@@ -25,6 +25,8 @@ def task_result(work: Callable[[], dict[str, Any]]) -> bytes:
         content = {"fault": "input", "message": str(error)}
     except (OSError, OutputError) as error:
         content = {"fault": "output", "message": str(error)}
+    except ClusterError as error:
+        content = {"fault": "cluster", "message": str(error)}
     packed: bytes = msgpack.packb(content, default=_array_bytes)
     return packed
 
@@ -36,11 +38,13 @@ def _array_bytes(value: object) -> bytes:
 
 
 def unpacked(results: list[bytes], output: str) -> list[dict[str, Any]]:
-    """The tasks' answers. Raises InputError or OutputError for the first fault."""
+    """The tasks' answers. Raises InputError, OutputError or ClusterError for the first fault."""
     answers = [msgpack.unpackb(result) for result in results]
     for answer in answers:
         if answer.get("fault") == "input":
             raise InputError(answer["message"])
+        if answer.get("fault") == "cluster":
+            raise ClusterError(answer["message"])
         if answer.get("fault") == "output":
             raise OutputError(f"epoch log {output} can't be written: {answer['message']}")
     return answers

@@ -104,6 +104,11 @@ class Client:
                 self._outcomes[job] = decode_outcome(known)
         return job in self._outcomes
 
+    def outcome(self, job: int) -> JobOutcome | None:
+        """How the job ended; None while it runs."""
+        known = self._service.read_outcome(job)
+        return None if known is None else decode_outcome(known)
+
     def _next_event(self, timeout_seconds: float) -> bool:
         try:
             event = self._events.get(timeout=timeout_seconds)

@@ -22,10 +22,8 @@ from pathlib import Path
 import zmq
 from zmq.utils import z85
 
+from streammine.model.cluster_secret import FIRST_LINE, SECRET_BYTES, derived, secret_of
 from streammine.model.errors import ClusterError
-
-_SECRET_BYTES = 32
-_FIRST_LINE = "streammine cluster secret 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +41,12 @@ class ClusterKeys:
     root: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        assert len(self.root) == _SECRET_BYTES
+        assert len(self.root) == SECRET_BYTES
 
     @classmethod
     def create(cls) -> ClusterKeys:
         """Keys from a new random secret."""
-        return cls(secrets.token_bytes(_SECRET_BYTES))
+        return cls(secrets.token_bytes(SECRET_BYTES))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClusterKeys:
@@ -70,15 +68,13 @@ class ClusterKeys:
                     f"key file {path} belongs to user {status.st_uid}, not to the user of this"
                     f" process, {os.geteuid()}"
                 )
-            lines = file.read(4096).split("\n")
+            text = file.read(4096)
         try:
-            if lines[0] != _FIRST_LINE:
-                raise ValueError
-            return cls(_exact(bytes.fromhex(lines[1])))
-        except (ValueError, IndexError):
+            return cls(secret_of(text))
+        except ValueError:
             raise ClusterError(
                 f"{path} is no key file of streammine: its first line should be"
-                f" {_FIRST_LINE!r}, its second {2 * _SECRET_BYTES} hexadecimal digits"
+                f" {FIRST_LINE!r}, its second {2 * SECRET_BYTES} hexadecimal digits"
             ) from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -89,7 +85,7 @@ class ClusterKeys:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(target, flags, 0o600), "w", encoding="ascii") as file:
                 os.fchmod(file.fileno(), 0o600)
-                file.write(f"{_FIRST_LINE}\n{self.root.hex()}\n")
+                file.write(f"{FIRST_LINE}\n{self.root.hex()}\n")
         except OSError as error:
             raise ClusterError(f"cannot write the key file {path}: {error.strerror}") from None
 
@@ -121,14 +117,8 @@ class ClusterKeys:
         return hmac.compare_digest(self.sign(data), signature)
 
     def _derived(self, label: str) -> bytes:
-        return hmac.digest(self.root, f"streammine {label}".encode(), hashlib.sha256)
+        return derived(self.root, label)
 
     def _pair(self, label: str) -> KeyPair:
         secret = z85.encode(self._derived(f"curve {label}"))
         return KeyPair(public=zmq.curve_public(secret), secret=secret)
-
-
-def _exact(secret: bytes) -> bytes:
-    if len(secret) != _SECRET_BYTES:
-        raise ValueError
-    return secret

@@ -8,37 +8,19 @@ and all settings that shape the log, so another topology or another input never 
 from __future__ import annotations
 
 import fcntl
-import os
 import re
-import sys
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-from pydantic import TypeAdapter, ValidationError
-
 from streammine.model.epoch_log import DEAD_LETTERS_NAME, EPOCHS_NAME, MANIFEST_NAME, Manifest
-from streammine.model.errors import ClusterError, InputError, OutputError, StreammineError
-from streammine.model.preparation import (
-    PrepareFailure,
-    PrepareProgress,
-    PrepareReport,
-    PrepareRequest,
-)
+from streammine.model.errors import InputError, OutputError
+from streammine.model.preparation import PrepareReport, PrepareRequest
 from streammine.runtime import scratch
-from streammine.runtime.java import find_java
 from streammine.runtime.places import kept_folder
-from streammine.runtime.processes import ChildProcess
+from streammine.runtime.spark_jobs import ProgressListener, run_spark_job
 
-ProgressListener = Callable[[PrepareProgress], None]
-
-_STOP_SECONDS = 5.0
-_LAST_LINES = 5
 _FINGERPRINT_DIGITS = 16
-_Message = PrepareReport | PrepareFailure | PrepareProgress
-_MESSAGES: TypeAdapter[_Message] = TypeAdapter(_Message)
 
 
 def ensure_log(
@@ -79,25 +61,7 @@ def run_prepare(request: PrepareRequest, listener: ProgressListener | None = Non
 
     When this call is interrupted, all processes of the job are ended first. Raises as `ensure_log`.
     """
-    java = find_java()
-    with scratch.ScratchFolder("streammine-prepare-") as place:
-        request_file = place.path / "request.json"
-        request_file.write_text(request.model_dump_json())
-        process = ChildProcess(
-            "prepare",
-            [sys.executable, "-m", "streammine.pipeline.prepare", str(request_file)],
-            "pipe",
-            environment=_environment(str(place.path), java),
-        )
-        try:
-            outcome, last_words = _outcome(process, listener)
-        finally:
-            _end(process)
-        if outcome is None:
-            raise ClusterError(f"{process.ending()}: {' | '.join(last_words)}")
-    if isinstance(outcome, PrepareFailure):
-        raise _error_of(outcome)
-    return outcome
+    return run_spark_job("prepare", request, PrepareReport, listener)
 
 
 @contextmanager
@@ -123,69 +87,3 @@ def _prepare_at(log: Path, request: PrepareRequest, listener: ProgressListener |
             scratch.release(log)
         else:
             scratch.remove(log)
-
-
-def _environment(scratch: str, java: Path) -> dict[str, str]:
-    """This process's, with this package and Java found and temporary files where they will go."""
-    package = str(Path(__file__).parents[2])
-    paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        "JAVA_HOME": str(java.resolve().parents[1]),
-        "TMPDIR": scratch,
-    }
-
-
-def _outcome(
-    process: ChildProcess, listener: ProgressListener | None
-) -> tuple[PrepareReport | PrepareFailure | None, list[str]]:
-    """Follow the job's output to its end: what came of it, None when it ended without a word, and
-    the last lines of other output."""
-    outcome: PrepareReport | PrepareFailure | None = None
-    last_words: deque[str] = deque(maxlen=_LAST_LINES)
-    for line in process.pipe:
-        try:
-            message = _MESSAGES.validate_json(line)
-        except ValidationError:
-            # Java and libraries print, too.
-            last_words.append(line.decode(errors="replace").strip())
-            continue
-        if not isinstance(message, PrepareProgress):
-            outcome = message
-        elif listener is not None:
-            listener(message)
-    process.wait()
-    return outcome, list(last_words)
-
-
-def _end(process: ChildProcess) -> None:
-    """End the job with all that it started: Spark's Python workers leave the process group."""
-    family: list[psutil.Process] = []
-    if process.exit_code is None:
-        with _gone_is_fine():
-            family = psutil.Process(process.pid).children(recursive=True)
-        process.interrupt_group()
-        process.wait(_STOP_SECONDS)
-    process.close(grace_seconds=0)
-    _, alive = psutil.wait_procs(family, _STOP_SECONDS)
-    for each in alive:
-        with _gone_is_fine():
-            each.kill()
-
-
-@contextmanager
-def _gone_is_fine() -> Iterator[None]:
-    try:
-        yield
-    except psutil.NoSuchProcess:
-        return
-
-
-def _error_of(failure: PrepareFailure) -> StreammineError:
-    kinds: dict[str, type[StreammineError]] = {
-        "input": InputError,
-        "output": OutputError,
-        "cluster": ClusterError,
-    }
-    return kinds[failure.kind](failure.error)
