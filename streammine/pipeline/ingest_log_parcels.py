@@ -104,7 +104,7 @@ class IngestLog:
         if self.first_epoch is None:
             return
         lasts = [self._last(end) for end in known]
-        self.last_epoch = max(self.first_epoch, *(each for each in lasts if each is not None))
+        self.last_epoch = max([self.first_epoch, *(each for each in lasts if each is not None)])
         opens = [
             INFINITY
             if end is not None and end.state.ended

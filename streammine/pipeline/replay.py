@@ -218,17 +218,20 @@ def _task(
 ) -> bytes:
     """One task: every `tasks`-th slice of the source."""
     slices = range(task, replay.slices, tasks)
-    return task_result(partial(_serve, slices, attempt, replay, finish, tampered))
+    return task_result(partial(serve, slices, attempt, replay, finish, tampered))
 
 
-def _serve(
+def serve(
     slices: Sequence[int],
     attempt: int,
     replay: Replay,
     finish: bool,
     tampered: Callable[[Contents], Contents] | None,
 ) -> dict[str, Any]:
-    """Push the slices' streams, lowest epoch first among those that may be sent something."""
+    """Push the streams of some slices, always the lowest epoch that may be sent.
+
+    Returns the numbers of rows and of dead rows that were sent. Raises as `SlicePush`.
+    """
     request = replay.request
     keys = None if request.target.keys is None else CurveKeys.load(request.target.keys)
     with ExitStack() as stack:

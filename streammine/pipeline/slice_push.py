@@ -197,7 +197,7 @@ class SlicePush:
     def _seek(self, now: float) -> None:
         self._looked = now
         before, self._address = self._address, find_slice(self._log)
-        if self._address is None or self._address == before:
+        if self._address in (None, before) or before is None:
             # perhaps nobody is there because the source is over
             state = state_of(self._log)
             if state.ended:

@@ -15,12 +15,15 @@ from streammine.model.ingest_log import (
     Idle,
     LogState,
     Opening,
+    Parcel,
     Receipt,
+    Replayed,
     SegmentReader,
     after,
     encode,
     row_schema,
 )
+from streammine.model.replay import DeadLetter, HeldLog, Mark
 from streammine.runtime.sources.live.intake import IntakeRules
 from streammine.runtime.sources.live.messages import Message
 from tests.unit.live_logs import (
@@ -67,15 +70,22 @@ EVENTS = st.builds(
     INT64,
     INT64,
 )
-ENTRIES = st.lists(EVENTS | st.builds(Idle, INT64, INT64) | st.just(End()), max_size=8)
+MARKS = st.builds(Mark, INT64, INT64, ROW)
+HELD = st.builds(HeldLog, TEXT, INT64, MARKS)
+LETTERS = st.lists(st.builds(DeadLetter, TEXT, ROW, TEXT, TEXT), max_size=3).map(tuple)
+PARCELS = st.builds(Parcel, MARKS, INT64, ROW, st.binary(max_size=40).map(pa.py_buffer), LETTERS)
+REPLAYED = st.builds(Replayed, HELD, st.lists(PARCELS, min_size=1, max_size=3).map(tuple))
+OTHERS = st.builds(Idle, INT64, INT64) | st.just(End())
+ENTRIES = st.lists(EVENTS | REPLAYED | OTHERS, max_size=8)
 OPENING = st.builds(
     Opening,
     st.just(SCHEMA.serialize().to_pybytes()),
     st.sampled_from([BY_TIME, BY_COUNT, EpochDefinition("time", 1, "v", "ms")]),
     ROW,
-    st.builds(LogState, ROW, INT64, INT64, ROW, st.booleans()),
+    st.builds(LogState, ROW, INT64, INT64, ROW, st.booleans(), st.none() | HELD),
     st.none() | TEXT,
     ROW,
+    st.sampled_from(["clients", "replay"]),
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from streammine.model.epoch_log import (
     EpochSettings,
@@ -64,8 +65,8 @@ def write_log(
         last_epoch=max(epochs),
         files=(InputFile(path="raw.csv", rows=rows),),
         partitions=tuple(parts),
-        epochs_digest="",
-        dead_letters_digest="",
+        epochs_digest=xxhash.xxh3_128_hexdigest((folder / name).read_bytes()),
+        dead_letters_digest=xxhash.xxh3_128_hexdigest((folder / name).read_bytes()),
         fingerprint="",
     )
     (folder / "manifest.json").write_bytes(manifest.sealed().encode())
@@ -110,7 +111,7 @@ def _write_segment(
         batches=len(batches),
         first_epoch=batches[0][0],
         last_epoch=batches[-1][0],
-        digest="",
+        digest=xxhash.xxh3_128_hexdigest((folder / name).read_bytes()),
     )
     return Partition(rows=rows, segments=(segment,))
 
