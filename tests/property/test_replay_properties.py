@@ -17,9 +17,9 @@ from streammine.model.replay import LETTERS_PARTITION, HeldLog, Mark, going_on
 from streammine.pipeline.epoch_log_parcels import EpochLog
 from streammine.pipeline.ingest_log_parcels import IngestLog
 from streammine.pipeline.parcels import Content, cut, slice_contents, with_open_epochs
+from tests.unit.epoch_logs import write_log
 from tests.unit.live_logs import BY_COUNT, BY_TIME, SECOND, Session, lines, replayed, rules
 from tests.unit.source_reading import COUNT
-from tests.unit.epoch_logs import write_log
 
 LATE = rules(BY_TIME, lateness_microseconds=15 * SECOND)
 ROWS = st.lists(

@@ -24,10 +24,10 @@ from streammine.pipeline.replay import Pace, replay_of, serve
 from streammine.pipeline.slice_push import Contents
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.sources.live import opening, replay_opening
+from tests.unit.epoch_logs import write_log
 from tests.unit.live_logs import free_ports
 from tests.unit.replays import PATIENCE_SECONDS, Gathered, Source
 from tests.unit.source_reading import COUNT, TIME, read_source
-from tests.unit.epoch_logs import write_log
 
 EPOCHS = {0: 10, 1: 4, 3: 31, 4: 12}
 
