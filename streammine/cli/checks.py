@@ -146,7 +146,10 @@ class _Stream:
 
 
 def _checked(name: str, make: Callable[[bool], BuiltOperator], events: Events, seed: int) -> Check:
-    operator = make(False)
+    try:
+        operator = make(False)
+    except StreammineError as error:
+        return Check(name, "failed", "can't be made", problem=str(error))
     traits: Traits | None = getattr(operator, "traits", None)
     deterministic = getattr(operator if traits is None else traits, "deterministic", True)
     commutative = traits is None or traits.commutative

@@ -291,6 +291,11 @@ def test_code_that_raises_on_the_sample_is_named_with_the_event(
     assert code == 1
     assert "raises  failed       raises while its events come in order" in out
     assert "RuntimeError: no plug today" in out
+    path = topology(folder, raises.replace(":Raises", ":Rises"), "raises")
+    code, out, _ = checked(capsys, monkeypatch, path)
+    assert code == 1
+    assert "raises  failed       can't be made" in out
+    assert "has no 'Rises'; did you mean 'Raises'?" in out
     # in front of another operator there is nothing to check that one with
     path = topology(folder, raises + '  after: {input: raises, filter: "plug > 1"}\n', "after")
     code, out, error = checked(capsys, monkeypatch, path)
