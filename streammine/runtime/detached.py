@@ -12,7 +12,7 @@ from pathlib import Path
 
 from streammine.model.errors import ClusterError, StreammineError
 from streammine.model.job_codec import decode_outcome
-from streammine.runtime.run_folders import Run
+from streammine.runtime.run_folders import Run, is_there
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,10 @@ def remove_finished(cluster: Path, outcome_of: Callable[[int], bytes | None]) ->
             continue
         location = note.read_text(encoding="utf-8")
         try:
-            if decode_outcome(outcome).status == "finished":
+            if decode_outcome(outcome).status == "finished" and is_there(location):
                 Run(location).remove()
+                # the note stays: at the next look the last snapshot may have been written after all
+                continue
         except StreammineError as error:
             logger.warning("the run of job %s stays: %s", note.name, error)
         note.unlink()

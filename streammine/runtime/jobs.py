@@ -109,6 +109,7 @@ class JobRun:
         self.resume = resume
         self.submission: Submission | None = None
         self.kept: Run | None = None
+        self._job: int | None = None
         self._worth_keeping = resume is not None
         self._reachable = ExitStack()
         self._scratch = ScratchFolder() if cluster is None else cluster.new_scratch()
@@ -208,15 +209,26 @@ class JobRun:
         submission = self.submission or self.prepare()
         with Client(self.cluster.address) as client:
             job = self._submit(client, submission)
-        if self.kept is not None and isinstance(self.cluster, StandingCluster):
-            leave_run(self.cluster.folder, job, self.kept)
+        self._leave_run()
         return job
+
+    def _leave_run(self) -> None:
+        """The cluster, if it goes on without us, removes the run when the job has finished."""
+        cluster = self.cluster
+        if (
+            self.kept is not None
+            and self._job is not None
+            and isinstance(cluster, StandingCluster)
+            and is_up(cluster.folder)
+        ):
+            leave_run(cluster.folder, self._job, self.kept)
 
     def _submit(self, client: Client, submission: Submission) -> int:
         if self.kept is not None and self.resume is None:
             keep_run(self.kept, submission.spec)
         self._worth_keeping = True
-        return client.submit(submission.spec)
+        self._job = client.submit(submission.spec)
+        return self._job
 
     def _let_commands_in(self) -> None:
         """From now on `streammine status --folder …` and others find a cluster of our own, too."""
@@ -286,6 +298,9 @@ class JobRun:
             self.kept.close()
         else:
             self.kept.remove()
+            if "://" in self.kept.location:
+                # a node that goes on may still be writing the last snapshot
+                self._leave_run()
 
     def __enter__(self) -> JobRun:
         return self

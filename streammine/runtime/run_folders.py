@@ -64,7 +64,10 @@ class Run:
         return below(self.location, SINKS_FOLDER)
 
     def remove(self) -> None:
-        """Remove the run with all that is in it."""
+        """Remove the run with all that is in it.
+
+        What a node writes at this moment may stay in an object store, so look again (`is_there`).
+        """
         if "://" in self.location:
             store = self.store
             assert isinstance(store, (LocalStore, ArrowStore)), store
@@ -85,6 +88,13 @@ class Run:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def is_there(location: str) -> bool:
+    """Whether anything is left of a run. Raises OutputError."""
+    if "://" in location:
+        return bool(open_store(location).list(""))
+    return Path(location).is_dir()
 
 
 def new_run(job: str, base: Path, store: str | None) -> Run:

@@ -155,10 +155,14 @@ def test_runs_left_to_a_cluster_are_removed_when_their_jobs_have_finished(base, 
             raise ClusterError("ZooKeeper is away")
         return None if names[job] == "running" else encode_outcome(JobOutcome(names[job], None))
 
-    for _ in range(2):
+    for late in (True, False):
         remove_finished(tmp_path, outcome_of)
         there = [name for name, run in runs.items() if Path(run.location).exists()]
         assert there == ["failed", "savepoint", "running", "unreachable"]
+        if late:
+            # a node was still writing
+            Path(runs["finished"].location).mkdir()
+    remove_finished(tmp_path, outcome_of)
     left = sorted(each.name for each in (tmp_path / "detached").iterdir())
     assert left == ["3", "4"], "those of which the end is not known yet"
     remove_finished(tmp_path, lambda job: encode_outcome(JobOutcome("finished", None)))
