@@ -122,6 +122,7 @@ def test_order_within_an_epoch_shows_in_an_ordered_sink_alone(
 
 
 @given(st.lists(ROWS, max_size=12))
+@settings(max_examples=60, deadline=None)
 def test_canonical_order_is_the_order_of_the_encodings(rows: list[Row]) -> None:
     table = pa.Table.from_batches([batch(rows)] if rows else [], schema=SCHEMA)
     encoded = [value_bytes([row]) for row in rows]
