@@ -96,6 +96,9 @@ def test_the_commands_of_readme_exist_with_their_options(line: str) -> None:
     if name == "--help":
         return
     command = command_group.get_command(click.Context(command_group), name)
+    if isinstance(command, click.Group):
+        name = words.pop(0)
+        command = command.get_command(click.Context(command), name)
     assert command is not None, name
     options = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= options | {"--help"}

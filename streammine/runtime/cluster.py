@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import time
 from collections import deque
@@ -178,7 +179,7 @@ class LocalCluster:
         For the start: what ends then would do so again. What was killed is replaced, as by `tend`.
         """
         for process in self.processes.values():
-            if process.exit_code is not None and process.exit_code >= 0:
+            if process.exit_code not in (None, -signal.SIGKILL):
                 raise ClusterError(f"{process.ending()}\n{process.output_tail()}".rstrip())
         self.tend()
 

@@ -44,10 +44,10 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_space(
     (tmp_path / "work").mkdir()
     place = Workplace(tmp_path / "work")
     try:
-        known = place.result("run", place.topology(file="known"))
+        known = place.result("run", place.topology(file="known"), "--nodes", "1")
         paced = {"sources.lines.rate": "2500/s", "snapshot": {"every": "2 epochs"}}
         topology = place.topology(file="filling", **paced)
-        on_disk = ("--set", f"sinks.result.path={small_disk / 'result'}")
+        on_disk = ("--nodes", "1", "--set", f"sinks.result.path={small_disk / 'result'}")
         stopped = place.run("run", topology, *on_disk)
         assert stopped.returncode == 1
         assert f"in {small_disk / 'result'}: No space left on device" in stopped.stderr
