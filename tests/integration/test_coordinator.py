@@ -110,6 +110,15 @@ def test_the_first_to_join_is_the_manager_until_its_session_ends(open_coordinato
     assert event.manager == joined_second
 
 
+def test_members_are_told_that_their_cluster_is_removed(open_coordinator: Any) -> None:
+    first, listener = open_coordinator()
+    second, _ = open_coordinator()
+    first.join(member("zoe"))
+    listener.wait(MembersChanged, names("zoe"))
+    second.remove_cluster()
+    listener.wait(ConnectionChanged, lambda event: event.state == "removed")
+
+
 def test_joining_again_in_the_same_session_keeps_the_membership(open_coordinator: Any) -> None:
     coordinator, _ = open_coordinator()
     joined = coordinator.join(member("a"))
