@@ -28,7 +28,7 @@ DESK = "desk"
 
 ENSEMBLE = "zookeeper"
 LOOKOUT = "lookout"
-UP_SECONDS = 60.0
+UP_SECONDS = 120.0
 _LOOK_SECONDS = 0.05
 _COMMAND = (sys.executable, "-m", "streammine.cli.main")
 

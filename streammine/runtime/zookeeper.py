@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -126,7 +127,7 @@ class ZooKeeperServer:
         assert not self.running, "a server is started once"
         command = self._command()
         deadline = time.monotonic() + timeout_seconds
-        for _ in range(1 if self.port is not None else _ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             port = self.port or _free_port(self.host)
             self._write_settings(port)
             # Kept before anything can fail or interrupt the wait, so that `close` ends it.
@@ -136,7 +137,12 @@ class ZooKeeperServer:
             if self._wait_until_ready(self._process, port, deadline, timeout_seconds):
                 self.port = port
                 return
+            if self._process.exit_code == -signal.SIGKILL:
+                # by someone else, so the next one may live
+                continue
             tail = self._process.output_tail()
+            if self.port is not None:
+                break
             if "BindException" not in tail and "already in use" not in tail:
                 break
         tail = self._process.output_tail() if self._process else ""

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -92,6 +93,24 @@ def test_a_taken_port_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(zookeeper, "_free_port", lambda host: next(ports))
         with ZooKeeperServer(tmp_path) as server:
             assert server.port == free
+
+
+def test_one_that_is_killed_while_it_starts_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = zookeeper._free_port(zookeeper.LOOPBACK)
+    started: list[int] = []
+    wait = ZooKeeperServer._wait_until_ready
+
+    def kill_the_first(server: ZooKeeperServer, process: ChildProcess, *rest: Any) -> bool:
+        started.append(process.pid)
+        if len(started) == 1:
+            process.kill()
+        return wait(server, process, *rest)
+
+    monkeypatch.setattr(ZooKeeperServer, "_wait_until_ready", kill_the_first)
+    with ZooKeeperServer(tmp_path, port) as server:
+        assert [server.pid] == started[1:]
 
 
 def test_a_failure_shows_the_end_of_the_log(tmp_path: Path) -> None:
