@@ -11,7 +11,9 @@ from streammine.engine.node_stimuli import (
     PlanRefused,
     PlanSeen,
 )
+from streammine.model.control import DamagedSnapshot
 from tests.unit.managing import (
+    NODES,
     ON_A,
     ON_B,
     leading,
@@ -22,7 +24,7 @@ from tests.unit.managing import (
     snapshotting,
     told,
 )
-from tests.unit.small_job import ASYNCHRONOUS, GRAPH, heartbeat
+from tests.unit.small_job import ASYNCHRONOUS, GRAPH, heartbeat, report, told_by
 from tests.unit.test_manager_moves import COUNTS, settled
 from tests.unit.test_manager_recovery import A, checkpoint
 
@@ -75,3 +77,14 @@ def test_a_job_that_ends_is_asked_for_nothing_more() -> None:
     manager.jobs[1].directive = None
     finished = told(manager, Reported(heartbeat("b", 2, ON_B, finished=ON_B)))
     assert finished == ["end: finished, None"]
+
+
+def test_a_damaged_snapshot_alone_holds_up_nothing_while_some_have_not_reported() -> None:
+    old = snapshotting()
+    new = new_manager()
+    told(new, NodesChanged(NODES), JobSeen(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    assert told(new, Elected(True)) == ["find checkpoints"]
+    damaged = DamagedSnapshot("counts/0", 9, "counts/0/20.1", "checksum")
+    told(new, Reported(told_by("a", 2, [report(name) for name in ON_A], damaged=[damaged])))
+    found = told(new, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
+    assert found == ["direct: make none, retain after none"]

@@ -10,17 +10,19 @@ from replication import Coordinator, collect
 from streammine.engine.manager_stimuli import MoveAsked, Reported
 from streammine.engine.slice import BYTES_WORTH_A_RUN
 from streammine.engine.snapshot_chain import SnapshotChain
-from streammine.engine.stimuli import Run, Start
+from streammine.engine.stimuli import Run, SnapshotDone, Start, WorkDone, WorkResult, WriteSnapshot
+from streammine.model.contracts import FrozenSlice
 from streammine.model.control import DamagedSnapshot
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.recovery import Propose
+from streammine.model.snapshots import SnapshotRecord
 from tests.unit.managing import ON_A, ON_B, places, plan_of, planned, snapshotting, told
 from tests.unit.small_job import report, told_by
 from tests.unit.small_slices import operator
 from tests.unit.test_input_channel import receiver, verdicts
 from tests.unit.test_manager_moves import COUNTS, arrives, settled
 from tests.unit.test_output_channel import data, end, sender, texts
-from tests.unit.test_replication_checkpoints import A, Blobs, published, snapshot
+from tests.unit.test_replication_checkpoints import A, Blobs, State, published, snapshot
 from tests.unit.test_replication_coordinator import EVERY_TEN_SECONDS, GRAPH, at, everywhere
 from tests.unit.test_snapshot_chain import written
 from tests.unit.transcripts import frame_arrived
@@ -34,6 +36,39 @@ def test_a_budget_may_be_used_to_the_last_byte() -> None:
     for _ in range(3):
         data(channel, 1)
     assert texts(channel.sendable()) == ["end -1", "end 0", "data 1", "data 1"]
+
+
+def test_data_of_the_awaited_epoch_leaves_before_its_end_is_made() -> None:
+    channel = sender(budget=5)
+    end(channel, 4)
+    for epoch in (8, 9):
+        data(channel, epoch)
+    assert texts(channel.sendable()) == ["end 4", "data 8"]
+    channel.credit(1, 5)
+    data(channel, 5)
+    assert texts(channel.sendable()) == ["data 9", "data 5"]
+
+
+def test_what_comes_behind_the_awaited_end_waits_for_credit_again() -> None:
+    channel = sender(budget=5)
+    end(channel, 4)
+    data(channel, 8)
+    data(channel, 9)
+    assert texts(channel.sendable()) == ["end 4", "data 8"]
+    channel.credit(1, 5)
+    end(channel, 5)
+    data(channel, 9)
+    end(channel, 9)
+    assert texts(channel.sendable()) == ["data 9", "end 5"]
+    assert channel.held(channel.links[1]) == 1
+
+
+def test_as_much_as_the_limit_stays_in_memory() -> None:
+    channel = sender(budget=100)
+    data(channel, 1)
+    data(channel, 2)
+    assert channel.to_spill(20) == []
+    assert [each.nbytes for each in channel.to_spill(19)] == [10]
 
 
 def test_increments_as_large_as_their_full_snapshot_are_added_to_once_more() -> None:
@@ -101,3 +136,18 @@ def test_without_any_link_a_budget_may_be_made_ahead_to_the_last_byte() -> None:
     assert not channel.blocked
     data(channel, 1)
     assert channel.blocked
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_only_changes_are_written_on_top_of_the_snapshot_before(full: bool) -> None:
+    machine = operator(inputs=1, mode="asynchronous").machine
+    machine.handle(Start())
+    machine.handle(frame_arrived("0.0 end 5, flagged"))
+    first = FrozenSlice(5, BEGINNING, state=State(True))
+    assert WriteSnapshot(first, None) in machine.handle(WorkDone(WorkResult(frozen=first)))
+    record = SnapshotRecord(5, 1, "counts/0/5", "sum", 10, True, 1)
+    machine.handle(SnapshotDone(record))
+    machine.handle(frame_arrived("0.1 end 6, flagged"))
+    second = FrozenSlice(6, BEGINNING, state=State(full))
+    effects = machine.handle(WorkDone(WorkResult(frozen=second)))
+    assert WriteSnapshot(second, None if full else record) in effects
