@@ -10,7 +10,16 @@ from replication import Coordinator, collect
 from streammine.engine.manager_stimuli import MoveAsked, Reported
 from streammine.engine.slice import BYTES_WORTH_A_RUN
 from streammine.engine.snapshot_chain import SnapshotChain
-from streammine.engine.stimuli import Run, SnapshotDone, Start, WorkDone, WorkResult, WriteSnapshot
+from streammine.engine.stimuli import (
+    Output,
+    Run,
+    SnapshotDone,
+    Start,
+    ToDisk,
+    WorkDone,
+    WorkResult,
+    WriteSnapshot,
+)
 from streammine.model.contracts import FrozenSlice
 from streammine.model.control import DamagedSnapshot
 from streammine.model.epochs import BEGINNING, INFINITY
@@ -18,7 +27,7 @@ from streammine.model.recovery import Propose
 from streammine.model.snapshots import SnapshotRecord
 from tests.unit.managing import ON_A, ON_B, places, plan_of, planned, snapshotting, told
 from tests.unit.small_job import report, told_by
-from tests.unit.small_slices import operator
+from tests.unit.small_slices import operator, source
 from tests.unit.test_input_channel import receiver, verdicts
 from tests.unit.test_manager_moves import COUNTS, arrives, settled
 from tests.unit.test_output_channel import data, end, sender, texts
@@ -151,3 +160,14 @@ def test_only_changes_are_written_on_top_of_the_snapshot_before(full: bool) -> N
     second = FrozenSlice(6, BEGINNING, state=State(full))
     effects = machine.handle(WorkDone(WorkResult(frozen=second)))
     assert WriteSnapshot(second, None if full else record) in effects
+
+
+def test_a_slice_keeps_its_share_in_memory_to_the_last_byte() -> None:
+    machine = source(mode="asynchronous").machine
+    machine.settings = replace(machine.settings, retained_bytes=100)
+    machine.handle(Start())
+    first = machine.handle(WorkDone(WorkResult((Output(8, 1, 1, 100, "batch"),), open_epoch=2)))
+    assert not any(isinstance(each, ToDisk) for each in first)
+    second = machine.handle(WorkDone(WorkResult((Output(8, 2, 1, 1, "batch"),), open_epoch=3)))
+    (moved,) = [each for each in second if isinstance(each, ToDisk)]
+    assert [each.nbytes for each in moved.bodies] == [100]
