@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streammine.engine.managed_job import JobPhase
-from streammine.engine.manager_stimuli import Elected, MoveAsked, NodesChanged, Reported
+from streammine.engine.manager_stimuli import DrainAsked, Elected, MoveAsked, NodesChanged, Reported
 from streammine.engine.node_stimuli import (
     CheckpointsFound,
     JobEndSeen,
@@ -25,8 +27,8 @@ from tests.unit.managing import (
     told,
 )
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, heartbeat, report, told_by
-from tests.unit.test_manager_moves import COUNTS, settled
-from tests.unit.test_manager_recovery import A, checkpoint
+from tests.unit.test_manager_moves import COUNTS, arrives, settled
+from tests.unit.test_manager_recovery import A, B, C, checkpoint, checkpointed, hear
 
 
 def test_a_refused_plan_is_taken_back_to_the_one_that_stands() -> None:
@@ -88,3 +90,66 @@ def test_a_damaged_snapshot_alone_holds_up_nothing_while_some_have_not_reported(
     told(new, Reported(told_by("a", 2, [report(name) for name in ON_A], damaged=[damaged])))
     found = told(new, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
     assert found == ["direct: make none, retain after none"]
+
+
+def test_a_new_term_begins_with_nothing_heard_and_the_same_one_goes_on() -> None:
+    manager = settled()
+    assert told(manager, Elected(True)) == []
+    assert set(manager.jobs[1].reports) == {A, B}
+    told(manager, Elected(False))
+    assert told(manager, Elected(True)) == ["find checkpoints"]
+    assert manager.jobs[1].reports == {}
+
+
+def test_of_two_plans_with_one_number_the_one_that_stands_counts() -> None:
+    manager = settled()
+    stands = plan_of(manager)
+    told(manager, MoveAsked(1, COUNTS, "a", True))
+    told(manager, PlanSeen(replace(stands, version=3, savepoint=True)))
+    assert plan_of(manager).placements == stands.placements
+    assert plan_of(manager).savepoint
+
+
+def test_what_stands_is_the_newest_plan_that_was_seen() -> None:
+    manager = settled()
+    first = plan_of(manager)
+    told(manager, MoveAsked(1, COUNTS, "a", True))
+    told(manager, PlanSeen(plan_of(manager)), PlanSeen(first))
+    assert arrives(manager, 25) == ["plan 4: run"]
+    told(manager, PlanRefused(1, 4))
+    assert manager.jobs[1].standing is not None
+    assert manager.jobs[1].standing.version == 3
+
+
+def test_a_process_that_is_no_member_is_not_heard() -> None:
+    manager = settled()
+    stranger = told_by("b", 2, [report(name) for name in ON_B], member=9)
+    told(manager, Reported(stranger))
+    assert set(manager.jobs[1].reports) == {A, B}
+
+
+def test_snapshots_of_replicas_that_the_plan_does_not_list_are_not_the_jobs() -> None:
+    manager = settled()
+    job = manager.jobs[1]
+    stray = [report("counts/1", 9, 25, snapshots=(30,))]
+    told(manager, Reported(told_by("b", 2, stray)))
+    assert 30 not in job.snapshots.get(COUNTS, {})
+    listed = [report("counts/1", 1, 25, snapshots=(30,))]
+    told(manager, Reported(told_by("b", 2, listed)))
+    assert 30 in job.snapshots[COUNTS]
+
+
+def test_before_a_plan_is_known_every_replica_counts() -> None:
+    manager = new_manager()
+    told(manager, NodesChanged(NODES), JobSeen(1, GRAPH, 2, ASYNCHRONOUS))
+    told(manager, Reported(told_by("b", 2, [report("counts/1", 1, 25, snapshots=(30,))])))
+    assert 30 in manager.jobs[1].snapshots[COUNTS]
+
+
+def test_lost_slices_are_not_rebuilt_on_a_node_that_is_to_be_emptied() -> None:
+    manager = checkpointed("a", "b", "c")
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "b", *ON_B, frontier=25)
+    assert planned(told(manager, DrainAsked("c"))) == ["plan 3: run"]
+    assert planned(told(manager, NodesChanged((A, C)))) == ["plan 4: run"]
+    assert places(manager)["counts/1"].startswith("a: ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streammine.engine import node_stimuli as node
@@ -25,7 +27,7 @@ from tests.unit.test_node import (
     seen,
     told,
 )
-from tests.unit.test_node_replicas import on_a, on_b
+from tests.unit.test_node_replicas import manager_a, on_a, on_b
 
 LAST = len(GRAPH.channels) - 1
 
@@ -138,3 +140,42 @@ def test_the_report_of_a_finished_slice_tells_its_last_epoch() -> None:
     assert by_name["source/1"].finished
     assert by_name["source/1"].final_epoch == 4
     assert by_name["counts/1"].final_epoch == BEGINNING
+
+
+def test_a_job_that_the_shell_can_not_go_on_with_fails_and_no_other() -> None:
+    player = running_b()
+    assert told(player, node.JobBroken(99, "boom")) == []
+    assert told(player, node.JobBroken(JOB, "boom")) == ["to a: report [(2, 'boom')]"]
+
+
+def test_a_source_that_sleeps_reads_again_when_it_is_woken() -> None:
+    player = running_b()
+    lines = told(player, done(SOURCE, WorkResult(open_epoch=5, wake_after_seconds=0.5)))
+    assert "wake source/1 after 0.5 s" in lines
+    assert told(player, node.SliceWoken(JOB, SOURCE, 1)) == ["source/1: run read 64"]
+
+
+def test_counters_are_those_of_the_last_heartbeat_and_of_jobs_that_are_here() -> None:
+    player = running_b()
+    counters = {(JOB, SOURCE): {"rows_out": 3.0}, (99, SOURCE): {"rows_out": 9.0}}
+    (message,) = [
+        each.message
+        for each in player.handle(node.HeartbeatDue(1.0, {}, counters))
+        if isinstance(each, node.TransmitControl) and isinstance(each.message, control.Heartbeat)
+    ]
+    (source,) = [each for each in message.jobs[0].slices if each.slice == "source/1"]
+    assert source.counters == {"rows_out": 3.0}
+
+
+def test_a_client_may_stop_a_job() -> None:
+    player = manager_a()
+    stop = control.StopRequest(JOB, "enough")
+    assert told(player, node.ControlReceived("client", stop)) == ["declare end: stopped"]
+
+
+def test_what_a_slice_keeps_beyond_its_share_is_moved_to_disk_by_the_shell() -> None:
+    player = running_b()
+    source = player.jobs[JOB].slices[SOURCE]
+    source.settings = replace(source.settings, retained_bytes=2)
+    result = WorkResult((Output(2, 4, 1, 10, "batch"),), open_epoch=5)
+    assert "source/1: to disk: 1" in told(player, done(SOURCE, result))
