@@ -16,14 +16,6 @@ from streammine.simulation.workload import Workload
 from tests.simulation import workloads
 from tests.simulation.other_processes import printed_by_others
 
-KINDS = (
-    "crash,manager",
-    "pause,expire",
-    "split,one-way,reconnect,loss",
-    "session,crash",
-    "disk,crash",
-    "all",
-)
 SEEDS = range(6)
 
 PROGRAM = """
@@ -43,14 +35,6 @@ def workload(name: str) -> Workload:
 @functools.cache
 def trials(name: str, kinds: str) -> Trials:
     return Trials(workload(name), parse_kinds(kinds))
-
-
-@pytest.mark.parametrize("kinds", KINDS)
-@pytest.mark.parametrize("name", ["word count", "join"])
-def test_the_output_is_that_of_a_run_without_faults(name: str, kinds: str) -> None:
-    done = [trials(name, kinds).run(seed) for seed in SEEDS]
-    assert [trial.problem for trial in done] == [None] * len(done)
-    assert sum(sum(trial.faults.values()) for trial in done) > 0
 
 
 def traces() -> list[str]:
