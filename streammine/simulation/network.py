@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
 
+from streammine.model import control
 from streammine.simulation.clock import VirtualClock
 from streammine.simulation.settings import SimulationSettings
 
@@ -21,12 +22,16 @@ Body: TypeAlias = Any
 """A buffer, a record batch where nothing is serialised, or None."""
 
 
+Message: TypeAlias = control.ControlMessage | bytes
+"""A control message, as bytes where everything is serialised."""
+
+
 @dataclass(frozen=True)
 class Receiver:
     """Where a node takes messages: (sender, header, body) and (sender, message)."""
 
     data: Callable[[str, bytes, Body], None]
-    control: Callable[[str, bytes], None]
+    control: Callable[[str, Message], None]
 
 
 @dataclass(eq=False)
@@ -129,7 +134,7 @@ class VirtualNetwork:
             late = pair.random.uniform(0.0, 4.0 * self._settings.network_delay_seconds)
             self._clock.after(late, self._arrival("data", pair, sender, receiver, take))
 
-    def send_control(self, sender: str, receiver: str, message: bytes) -> None:
+    def send_control(self, sender: str, receiver: str, message: Message) -> None:
         assert sender != receiver, f"{sender} sends to itself over the network"
         pair = self._pair(sender, receiver)
         if self._lost(pair, sender, receiver, self._settings.control_loss):

@@ -53,7 +53,7 @@ from streammine.model.job import JobGraph
 from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome, encode_plan
 from streammine.model.recovery import CheckpointCoordinator
 from streammine.model.snapshots import RecoverySettings, SnapshotRecord
-from streammine.simulation.network import Body, Receiver
+from streammine.simulation.network import Body, Message, Receiver
 from streammine.simulation.process import VirtualProcess
 from streammine.simulation.world import World
 
@@ -246,8 +246,10 @@ class VirtualNode:
             nbytes = body.nbytes
         self._handle(machine.FrameReceived(known, body, nbytes))
 
-    def _control(self, sender: str, message: bytes) -> None:
-        received = machine.ControlReceived(sender, control.decode(message))
+    def _control(self, sender: str, message: Message) -> None:
+        if isinstance(message, bytes):
+            message = control.decode(message)
+        received = machine.ControlReceived(sender, message)
         self.process.occur(lambda: self._handle(received))
 
     def ask(self, request: control.ControlMessage) -> None:
@@ -421,7 +423,11 @@ class VirtualNode:
         self._world.network.send_data(self.name, effect.node, header, body)
 
     def _transmit_control(self, effect: machine.TransmitControl) -> None:
-        self._world.network.send_control(self.name, effect.node, control.encode(effect.message))
+        # bytes or not is the same to whoever gets it; coding takes its time
+        message: Message = effect.message
+        if self._world.settings.serialised:
+            message = control.encode(effect.message)
+        self._world.network.send_control(self.name, effect.node, message)
 
     def _wake_slice(self, effect: machine.WakeSlice) -> None:
         def woken() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import get_args
 
 from streammine.engine import manager_stimuli, node_stimuli, stimuli
-from streammine.engine.input_channel import Verdict
 from streammine.engine.slice_settings import Phase
 from streammine.model import control
 
@@ -108,15 +107,6 @@ CHAIN = (
     "write failed",
 )
 
-_INPUT_VERDICTS = {
-    Verdict.TAKE: INPUT[0],
-    Verdict.WAIT: INPUT[1],
-    Verdict.TAKE_OVER: INPUT[2],
-    Verdict.EARLY: INPUT[3],
-    Verdict.DROPPED: INPUT[4],
-}
-"""One row for each, and three for what is dropped."""
-
 _SLICE = {
     Phase.DEPLOYED: (
         stimuli.Start,
@@ -148,6 +138,7 @@ UNREACHED: dict[Row, str] = {
     ("node", "SavepointRequest"): _ENDS_EARLY,
     ("manager", "StopAsked"): _ENDS_EARLY,
     ("manager", "SavepointAsked"): _ENDS_EARLY,
+    ("job", "deposed"): "who has lost its session hears of no members any more; its process ends",
     ("job", "deploying: ended, failed"): _FAILS,
     ("job", "running: ended, failed"): _FAILS,
 }
@@ -191,8 +182,6 @@ def _all() -> Iterator[Row]:
     for what in SITUATIONS:
         yield "recovery", what
 
-
-assert _INPUT_VERDICTS.keys() == set(Verdict), "a verdict without a row"
 
 ROWS: tuple[Row, ...] = tuple(row for row in _all() if row not in UNREACHED)
 """What a simulation goes through, in the order in which it is shown."""
