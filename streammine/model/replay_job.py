@@ -55,8 +55,9 @@ class ReplayRequest(_Part):
 class ReplayReport(_Part):
     """What a replay did; the last line of its standard output.
 
-    `rows_sent` and `rows_dead` are those of this run: a slice that had some already was not sent
-    them again. `first_epoch` and `last_epoch`: what the source has of the log now; None: nothing.
+    `rows_sent` and `rows_dead` count what the tasks' last attempts sent: a slice that had some already
+    was not sent them again. `first_epoch` and `last_epoch`: what the source has of the log now; None:
+    nothing.
     """
 
     log: str

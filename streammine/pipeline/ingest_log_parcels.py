@@ -239,13 +239,22 @@ class IngestLog:
 
 
 class _Reading:
-    """Single entries of a slice's log; the segments that were read last stay open."""
+    """Single entries of a slice's log; the segments that were read last stay open, and so does the
+    last entry, of which most often more is wanted."""
 
     def __init__(self, log: SliceLog) -> None:
         self._log = log
         self._open: OrderedDict[str, SegmentReader] = OrderedDict()
+        self._place: tuple[str, int] | None = None
+        self._entry: Entry | None = None
 
     def entry(self, found: _Found) -> Entry:
+        place = (found.link.name, found.offset)
+        if self._entry is None or place != self._place:
+            self._place, self._entry = place, self._read(found)
+        return self._entry
+
+    def _read(self, found: _Found) -> Entry:
         link = found.link
         if link.name not in self._open:
             if len(self._open) == _SEGMENTS_OPEN:

@@ -83,11 +83,12 @@ class Replay:
         return slice_contents(self.log, self.partitions(index), self.epochs, after)
 
     def hello(self, attempt: int) -> Hello:
+        """What a slice is told first. Which rows it gets depends on the number of slices, too."""
         return Hello(
             PROTOCOL_VERSION,
             self.request.replay,
             attempt,
-            self.log.identity,
+            f"{self.log.identity}/{self.slices}",
             self.log.columns.serialize().to_pybytes(),
             epoch_text(self.log.epoch),
             self.epochs.start if self.epochs else BEGINNING,

@@ -368,6 +368,17 @@ class TestRefused:
             with pytest.raises(InputError, match="is over already, and it was not this replay"):
                 source.push(tmp_path / "other", replay="s")
 
+    def test_a_log_that_was_replayed_into_another_number_of_slices(self, tmp_path: Path) -> None:
+        """Which partitions a slice has depends on it."""
+        write_log(tmp_path / "log", 4, EPOCHS)
+        with Source(tmp_path, COUNT, 2) as source:
+            source.push(tmp_path / "log", to_epoch=1, keep_open=True)
+        with (
+            Source(tmp_path, COUNT, 3) as source,
+            pytest.raises(InputError, match="slice 0 of source 's': its epochs below 2 are over"),
+        ):
+            source.push(tmp_path / "log", replay="s")
+
     def test_nobody_there(self, tmp_path: Path) -> None:
         write_log(tmp_path / "log", 2, EPOCHS)
         with pytest.raises(

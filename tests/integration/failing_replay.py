@@ -1,0 +1,41 @@
+"""Runs a replay whose tasks each die once: python -m tests.integration.failing_replay REQUEST.json."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from streammine.model.replay import Mark
+from streammine.model.replay_job import ReplayRequest
+from streammine.pipeline.parcels import Content
+from streammine.pipeline.replay import replay
+from streammine.pipeline.slice_push import Contents
+
+PARCELS = 100
+
+
+class TaskDiesError(Exception):
+    """Not one of ours, so that Spark runs the task again."""
+
+
+def dying_once(contents: Contents) -> Contents:
+    """The first attempt of every task dies when it has made so many parcels of a slice."""
+
+    def dying(after: Mark | None = None) -> Iterator[Content]:
+        context = TaskContext.get()
+        assert context is not None
+        for at, content in enumerate(contents(after)):
+            if at == PARCELS and context.attemptNumber() == 0:
+                print(f"task {context.partitionId()} dies", file=sys.stderr, flush=True)
+                raise TaskDiesError
+            yield content
+
+    return dying
+
+
+if __name__ == "__main__":
+    request = ReplayRequest.model_validate_json(Path(sys.argv[1]).read_bytes())
+    print(replay(request, lambda progress: None, dying_once).model_dump_json())
