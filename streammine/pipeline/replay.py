@@ -262,6 +262,7 @@ def serve(
 def _round(pushes: list[SlicePush], pace: Pace | None) -> None:
     """Send what may be sent now, then wait a moment for answers."""
     for push in pushes:
+        push.receive()
         push.tend()
     now = time.time()
     ready = [
@@ -276,8 +277,6 @@ def _round(pushes: list[SlicePush], pace: Pace | None) -> None:
         if push.socket is not None:
             poller.register(push.socket, zmq.POLLIN)
     poller.poll(0 if ready else TEND_MILLISECONDS)
-    for push in pushes:
-        push.receive()
 
 
 @contextmanager

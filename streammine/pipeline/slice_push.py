@@ -47,7 +47,7 @@ SAY_SECONDS = 1.0
 """How often a replay says that it lives, and so asks whether the slice does."""
 
 SILENCE_SECONDS = 5.0
-"""A slice that says nothing for so long is looked for anew."""
+"""A slice that does not answer for so long is looked for anew."""
 
 SEEK_SECONDS = 0.2
 LOOK_SECONDS = 1.0
@@ -114,7 +114,8 @@ class SlicePush:
         self._under_way: deque[int] = deque()
         self._under_way_bytes = 0
         self._counted: Mark | None = None
-        self._reached = self._heard = self._said = clock()
+        self._reached = self._said = clock()
+        self._unanswered_since: float | None = None
         self._looked = -SEEK_SECONDS
         self._reason = "no address of it is known"
 
@@ -140,6 +141,7 @@ class SlicePush:
         head = ParcelHead(
             self._session, self._sequence, content.mark, self._next.open_epoch, content.dead
         )
+        self._asked()
         self.socket.send_multipart([REPLAY_WORDS.encode(head), body], copy=False)
         self._sequence += 1
         self._under_way.append(body.size)
@@ -168,10 +170,16 @@ class SlicePush:
     # --- time -------------------------------------------------------------------------------------
 
     def tend(self) -> None:
-        """What time brings: called every fraction of a second."""
+        """What time brings: called every fraction of a second, after `receive`.
+
+        What counts is how long a question is open, not how long nothing was heard: the task may have
+        been busy with another slice, and have asked nothing.
+        """
         now = self._clock()
         if self.phase == "over":
             return
+        if self._unanswered_since is None and self.phase != "seek":
+            self._reached = now
         if now - self._reached > self._patience_seconds:
             raise ClusterError(
                 f"{self._name} has been out of reach for {self._patience_seconds:g} s: "
@@ -181,13 +189,14 @@ class SlicePush:
             if now - self._looked >= SEEK_SECONDS:
                 self._seek(now)
             return
-        if now - self._heard > SILENCE_SECONDS:
+        silence = 0.0 if self._unanswered_since is None else now - self._unanswered_since
+        if silence > SILENCE_SECONDS:
             self._lose(f"it says nothing at {self._endpoint}")
-        elif now - self._heard > LOOK_SECONDS and now - self._looked > LOOK_SECONDS:
+        elif silence > LOOK_SECONDS and now - self._looked > LOOK_SECONDS:
             self._looked = now
             if find_slice(self._log) != self._address:
                 self._lose("it has moved")
-        elif self.phase == "push" and now - self._said >= SAY_SECONDS:
+        elif self.phase in ("push", "leave") and now - self._said >= SAY_SECONDS:
             self._say(Alive(self._session))
 
     @property
@@ -216,7 +225,6 @@ class SlicePush:
             self._keys.apply(self.socket)
         self.socket.connect(self._address.endpoint)
         self.phase = "greet"
-        self._heard = now
         self._say(self._hello)
 
     def _require_all_held(self, held: HeldLog | None) -> None:
@@ -229,12 +237,18 @@ class SlicePush:
 
     def _say(self, message: FromReplay) -> None:
         assert self.socket is not None
-        self._said = self._clock()
+        self._asked()
         self.socket.send(REPLAY_WORDS.encode(message))
+
+    def _asked(self) -> None:
+        self._said = self._clock()
+        if self._unanswered_since is None:
+            self._unanswered_since = self._said
 
     def _lose(self, reason: str) -> None:
         """Begin anew: what was not acknowledged is sent again."""
         self._reason = reason
+        self._unanswered_since = None
         self._drop_socket()
         self.phase = "seek"
         self._under_way.clear()
@@ -264,9 +278,9 @@ class SlicePush:
                 answer = SOURCE_WORDS.decode(self.socket.recv())
             except ProtocolError as error:
                 raise ClusterError(f"{self._name} answers what no source may: {error}") from None
-            self._heard = self._clock()
+            self._unanswered_since = None
             if not isinstance(answer, Refused):
-                self._reached = self._heard
+                self._reached = self._clock()
             match answer:
                 case Welcome():
                     self._welcomed(answer)

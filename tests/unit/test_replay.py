@@ -12,18 +12,21 @@ from socket import gethostname
 from typing import Any
 
 import pytest
+import zmq
 
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import ClusterError, InputError
-from streammine.model.replay import Mark
+from streammine.model.replay import Hello, Mark
 from streammine.model.topology.live_sources import TcpSource
 from streammine.model.topology.sources import LogSource
 from streammine.pipeline import slice_push
+from streammine.pipeline.ingest_log_parcels import SliceLog
 from streammine.pipeline.parcels import Content
 from streammine.pipeline.replay import Pace, replay_of, serve
 from streammine.pipeline.slice_push import Contents
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.sources.live import opening, replay_opening
+from streammine.runtime.sources.live.replay_port import ReplayPort
 from tests.unit.epoch_logs import write_log
 from tests.unit.live_logs import free_ports
 from tests.unit.replays import PATIENCE_SECONDS, Gathered, Source
@@ -426,3 +429,47 @@ def test_silence_makes_a_task_look_anew(tmp_path: Path, monkeypatch: pytest.Monk
         assert not thread.is_alive()
         serve(range(1), 2, work, True, None)
         assert_same(source.gathered(), direct(tmp_path))
+
+
+def test_a_task_that_was_busy_does_not_take_its_slice_for_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads its log for ten minutes, while what the slice has answered waits in the socket."""
+    greeted = []
+    begin = ReplayPort._begin
+
+    def counted(port: ReplayPort, client: bytes, hello: Hello) -> None:
+        greeted.append(hello.attempt)
+        begin(port, client, hello)
+
+    monkeypatch.setattr(ReplayPort, "_begin", counted)
+    write_log(tmp_path / "log", 2, EPOCHS)
+    with Source(tmp_path, COUNT, 1) as source, zmq.Context() as context:
+        work = replay_of(source.request(tmp_path / "log"))
+        now = [0.0]
+
+        def reading(after: Mark | None = None) -> Iterator[Content]:
+            for at, content in enumerate(work.contents(0, after)):
+                if at == 5:
+                    assert push.socket is not None
+                    assert push.socket.poll(PATIENCE_SECONDS * 1000)
+                    now[0] += 600.0
+                yield content
+
+        log = SliceLog(work.request.target.logs[0])
+        push = slice_push.SlicePush(
+            context, "it", log, work.hello(1), reading, None, 100.0, clock=lambda: now[0]
+        )
+        while push.phase != "over":
+            push.receive()
+            push.tend()
+            if push.next_epoch is not None:
+                push.send_next()
+            elif push.socket is not None:
+                push.socket.poll(100)
+                now[0] += 0.01
+            else:
+                now[0] += 1.0
+        serve(range(1), 2, work, True, None)
+        assert_same(source.gathered(), direct(tmp_path))
+    assert greeted == [1, 2]

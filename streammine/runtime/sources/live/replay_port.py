@@ -234,10 +234,8 @@ class ReplayPort:
             case Alive():
                 self._send(client, Held(session.number, session.durable))
             case Finish():
-                self._session = None
                 self._start(self._finish(gate, session))
             case Bye():
-                self._session = None
                 self._start(self._settle(session))
 
     def _begin(self, client: bytes, hello: Hello) -> None:
@@ -338,6 +336,8 @@ class ReplayPort:
 
     async def _settle(self, session: _Session) -> None:
         if await _came_true(self._newest):
+            if self._session is session:
+                self._session = None
             self._send(session.client, Done(session.number))
 
     def _start(self, answer: Coroutine[Any, Any, None]) -> None:
