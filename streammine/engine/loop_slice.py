@@ -41,6 +41,7 @@ from streammine.engine.stimuli import (
     Finish,
     FrameArrived,
     Freeze,
+    GrantCredit,
     ToDisk,
     Work,
     WorkResult,
@@ -49,6 +50,7 @@ from streammine.engine.waiting import WaitingWork
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
+from streammine.model.job import EdgeKind
 from streammine.model.stamps import (
     LOWEST_EPOCH,
     arriving,
@@ -61,6 +63,8 @@ from streammine.model.stamps import (
     made_in,
     stamp,
 )
+
+_INTO: tuple[EdgeKind, ...] = ("entry", "inside", "back")
 
 
 class LoopSlice(SliceMachine):
@@ -85,6 +89,7 @@ class LoopSlice(SliceMachine):
         """The last stamp whose end was sent."""
         self._steps: list[int] = []
         self._sent_back: dict[int, int] = {}
+        self._told = (BEGINNING, BEGINNING)
         super().__init__(slice_id, generation, inputs, outputs, settings, restored)
 
     def _restore(self, restored: RestoredTo) -> None:
@@ -158,8 +163,7 @@ class LoopSlice(SliceMachine):
         self.waiting.add(work, nbytes)
 
     def _hear(self, channel: InputChannel, at: int, said: int) -> None:
-        if is_final(at) or at == INFINITY:
-            self.ends.heard(channel.number, at, said)
+        self.ends.heard(channel.number, at, said)
         if self.stepped < at < INFINITY and at not in self._steps:
             insort(self._steps, at)
 
@@ -193,7 +197,18 @@ class LoopSlice(SliceMachine):
             return []
         self._step(processed)
         self.processed_below = processed
-        return self._credits()
+        return self._new_credits()
+
+    def _new_credits(self) -> list[Effect]:
+        """To those outside a credit is news once per epoch only."""
+        told, self._told = self._told, (self.processed_below, self.processed_epoch)
+        changed = {kind: told[kind == "entry"] != self._told[kind == "entry"] for kind in _INTO}
+        return [
+            GrantCredit(channel.number, sender, self.generation, self._credit_on(channel))
+            for channel in self.inputs.values()
+            if changed[self.kinds[channel.number]]
+            for sender in channel.feeds
+        ]
 
     def _step(self, below: int) -> None:
         """Send the ends of the stamps that are processed."""
@@ -322,7 +337,6 @@ class LoopHeadSlice(LoopSlice):
             self.held.discard(channel.number, epoch)
 
     def _settle(self) -> list[Effect]:
-        before = self.processed_below, self.processed_epoch
         while True:
             self.processed_below = max(self.processed_below, self.frontier.processed_below())
             self._step(self.processed_below)
@@ -335,8 +349,7 @@ class LoopHeadSlice(LoopSlice):
                         self._close(at)
             if not decisions:
                 break
-        after = self.processed_below, self.processed_epoch
-        return self._credits() if after != before else []
+        return self._new_credits()
 
     def _standing(self) -> Standing:
         return Standing(

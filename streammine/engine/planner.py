@@ -125,7 +125,7 @@ def _loops(
         rounds = by_name[head].max_rounds
         max_rounds = DEFAULT_MAX_ROUNDS if rounds is None else rounds
         loops.append(Loop(head, members, tuple(dict.fromkeys(back)), max_rounds))
-    return tuple(loops)
+    return tuple(sorted(loops, key=lambda loop: places[loop.head]))
 
 
 def _check_members(

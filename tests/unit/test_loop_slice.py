@@ -1,0 +1,386 @@
+"""Slices of a loop in transcripts: a member, and a head, with what they end, say, hold and carry.
+
+As in tests/unit/transcripts.py, but ``5/2`` is the stamp (5, 2) and ``5/f`` the final one of epoch 5; an end
+``says`` a total or a next epoch. Channel 0 enters from outside, 1 comes from inside the loop (to a
+head: back); 8 goes on inside, 9 leads back, 10 leaves the loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from streammine.engine import stimuli
+from streammine.engine.input_channel import InputChannel
+from streammine.engine.loop_slice import LoopHeadSlice, LoopSlice
+from streammine.engine.output_channel import OutputChannel
+from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
+from streammine.model.contracts import Carried
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.ids import SliceId
+from streammine.model.job import EdgeKind
+from streammine.model.stamps import covered, epoch_of, final, is_final, round_of, stamp
+from tests.unit.transcripts import SlicePlayer, effect_text, played, tidy
+
+ROWS = pa.record_batch({"x": [1]})
+
+
+def _number(found: re.Match[str]) -> str:
+    epoch = int(found[1])
+    return str(final(epoch) if found[2] == "f" else stamp(epoch, int(found[2])))
+
+
+def _stamp(found: re.Match[str]) -> str:
+    at = int(found[0])
+    return f"{epoch_of(at)}/{'f' if is_final(at) else round_of(at)}"
+
+
+class LoopPlayer(SlicePlayer):
+    def __call__(self, line: str) -> list[str]:
+        line, _, said = re.sub(r"(\d+)/(\d+|f)", _number, line).partition(" says ")
+        stimulus = self._stimulus(line)
+        if isinstance(stimulus, stimuli.FrameArrived) and said:
+            watermark = INFINITY if said == "inf" else int(said)
+            header = replace(stimulus.header, watermark=watermark)
+            stimulus = replace(stimulus, header=header)
+        return list(self._texts(self.machine.handle(stimulus)))
+
+    @staticmethod
+    def _texts(effects: Iterable[stimuli.Effect]) -> Iterable[str]:
+        for effect in effects:
+            text = re.sub(r"\d{6,}", _stamp, effect_text(effect))
+            if isinstance(effect, stimuli.SendFrame) and effect.frame.header.ends:
+                header = effect.frame.header
+                if header.channel in (8, 9) and header.epoch != INFINITY:
+                    said = "inf" if header.watermark == INFINITY else header.watermark
+                    text += f" says {said}"
+            yield text
+
+
+def player(
+    head: bool, max_rounds: int = 10, restored: RestoredTo | None = None, outer: bool = True
+) -> LoopPlayer:
+    kinds: dict[int, EdgeKind] = {1: "back" if head else "inside"}
+    if outer:
+        kinds[0] = "entry"
+    outputs: dict[int, EdgeKind] = {8: "inside", 10: "exit"} if head else {9: "back", 10: "exit"}
+    peers = (1,) if restored is None else ()
+    begin = BEGINNING if restored is None else restored.epoch
+    build = LoopHeadSlice if head else LoopSlice
+    return LoopPlayer(
+        build(
+            SliceId("member", 0),
+            1 if restored is None else 2,
+            tuple(
+                InputChannel(
+                    number, 0, 1 if restored is None else 2, peers, covered(kinds[number], begin)
+                )
+                for number in sorted(kinds)
+            ),
+            tuple(
+                OutputChannel(
+                    1,
+                    number,
+                    1 if restored is None else 2,
+                    1000,
+                    (1,),
+                    covered(kind, begin),
+                    True,
+                )
+                for number, kind in outputs.items()
+            ),
+            SliceSettings(EpochDefinition("count", 100), 64, "asynchronous"),
+            LoopPlace({**kinds, **outputs}, False, max_rounds),
+            restored,
+        )
+    )
+
+
+def check(machine: LoopPlayer, script: str) -> None:
+    text, expected = played(script, machine), tidy(script)
+    assert text == expected, f"the machine did\n{text}\nand not\n{expected}"
+
+
+def after(epoch: int, next_epoch: int | None = None, rows: int = 0) -> RestoredTo:
+    carried = None if next_epoch is None else Carried(next_epoch, ((0, ROWS),) * rows)
+    return RestoredTo(epoch, epoch, carried=carried)
+
+
+def test_a_member_tells_the_head_how_much_it_sent_back_in_each_round() -> None:
+    check(
+        player(head=False, restored=after(4), outer=False),
+        """
+        > 1 comes from 1
+          subscribe 1 from 5/0
+        > start
+          subscribe 1 from 5/0
+        > 1.0 data 5/0, the last says 0
+          run accumulate 5/0 from 1, close 5/0
+        > done out 9:5/1 out 9:5/1 closed 5/0
+          credit on 1 for 5/1
+          send 9.0 data 5/1
+          send 9.1 data 5/1, the last says 2
+        > 1.1 end 5/1 says 0
+          credit on 1 for 5/2
+          send 9.2 end 5/2 says 0
+        > 1.2 end 5/f says 700
+          credit on 1 for 5/f
+          run close 5/f
+        > done closed 5/f
+          credit on 1 for 6/0
+          send 9.3 end 6/0 says 700
+          send 10.0 end 5
+        """,
+    )
+
+
+def test_a_member_waits_for_its_own_entry_and_names_the_epoch_that_comes_there() -> None:
+    check(
+        player(head=False, restored=after(4)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 5
+        > 1 comes from 1
+          subscribe 0 from 5
+          subscribe 1 from 5/0
+        > 1.0 end 5/0 says 0
+        > 0.0 data 5
+        > start
+          run accumulate 5/0 from 0
+        > 0.1 end 5
+        > done closed 5/0
+          credit on 0 for 5
+          credit on 1 for 5/1
+          send 9.0 end 5/1 says 0
+        > 1.1 end 5/f says 700
+          credit on 1 for 5/f
+          run close 5/f
+        > done closed 5/f
+          credit on 0 for 6
+          credit on 1 for 6/0
+          send 9.1 end 6/0 says 6
+          send 10.0 end 5
+        """,
+    )
+
+
+def test_what_a_member_sends_back_in_the_final_round_is_in_the_next_epoch() -> None:
+    check(
+        player(head=False, restored=after(4), outer=False),
+        """
+        > 1 comes from 1
+          subscribe 1 from 5/0
+        > start
+          subscribe 1 from 5/0
+        > 1.0 end 5/0 says 0
+          credit on 1 for 5/1
+          send 9.0 end 5/1 says 0
+        > 1.1 data 5/f, the last says 700
+          credit on 1 for 5/f
+          run accumulate 5/f from 1, close 5/f
+        > done out 9:6/0 out 10:5 closed 5/f
+          credit on 1 for 6/0
+          send 9.1 data 6/0, the last says 6
+          send 10.0 data 5, the last
+        """,
+    )
+
+
+def test_a_member_freezes_behind_the_final_round_and_passes_the_flag_on() -> None:
+    check(
+        player(head=False, restored=after(4), outer=False),
+        """
+        > 1 comes from 1
+          subscribe 1 from 5/0
+        > start
+          subscribe 1 from 5/0
+        > 1.0 end 5/0 says 0
+          credit on 1 for 5/1
+          send 9.0 end 5/1 says 0
+        > 1.1 data 5/f, the last, flagged says 900
+          credit on 1 for 5/f
+          run accumulate 5/f from 1, close 5/f
+        > done out 10:5 closed 5/f
+          send 10.0 data 5
+          run freeze 5 in full, data up to 5
+        > 1.2 end 900/0 says 0
+        > done frozen 5
+          write snapshot 5
+          credit on 1 for 900/1
+          send 9.1 end 6/0, flagged says 900
+          send 9.2 end 900/1 says 0
+          send 10.1 end 5, flagged
+        """,
+    )
+
+
+def test_a_head_carries_what_the_last_round_leaves() -> None:
+    check(
+        player(head=True, max_rounds=1, restored=after(4, 5)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 5
+        > 1 comes from 1
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > start
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > 0.0 data 5, the last
+          credit on 0 for 5
+          credit on 1 for 5/0
+          run accumulate 5/0 from 0, close 5/0
+        > done out 8:5/0 out 10:5 closed 5/0
+          credit on 1 for 5/1
+          send 8.0 data 5/0, the last says 0
+          send 10.0 data 5
+        > 1.0 data 5/1, the last says 1
+          credit on 1 for 5/f
+          run close 5/f
+        > done out 8:5/f closed 5/f
+          credit on 1 for 6/0
+          send 8.1 data 5/f, the last says 6
+          send 10.1 end 5
+        > 1.1 end 6/0 says 6
+          credit on 0 for 6
+        > 0.1 end 6
+          run accumulate 6/0 from -2, close 6/0
+        > done out 10:6 closed 6/0
+          credit on 1 for 6/1
+          send 8.2 end 6/0 says 0
+          send 10.2 data 6
+        """,
+    )
+
+
+def test_rows_of_a_round_are_handed_over_once_it_is_decided() -> None:
+    check(
+        player(head=True, restored=after(4, 5)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 5
+        > 1 comes from 1
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > start
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > 0.0 data 5, the last
+          credit on 0 for 5
+          credit on 1 for 5/0
+          run accumulate 5/0 from 0, close 5/0
+        > done out 8:5/0 closed 5/0
+          credit on 1 for 5/1
+          send 8.0 data 5/0, the last says 0
+        > 1.0 data 5/1
+        > 1.1 data 5/1
+        > 1.2 end 5/1 says 2
+          run accumulate 5/1 from 1, accumulate 5/1 from 1, close 5/1
+        """,
+    )
+
+
+def test_a_head_passes_the_flag_on_at_once_and_freezes_when_what_is_carried_is_complete() -> None:
+    check(
+        player(head=True, restored=after(4, 5)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 5
+        > 1 comes from 1
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > start
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > 0.0 end 5, flagged
+          credit on 0 for 5
+          credit on 1 for 5/1
+          send 8.0 end 5/0 says 0
+        > 1.0 end 5/1 says 0
+          credit on 1 for 6/0
+          send 8.1 end 5/f, flagged says 6
+          send 10.0 end 5, flagged
+        > 0.1 end 6
+        > 1.1 data 6/0
+        > 1.2 end 6/0 says 6
+          run freeze 5 in full, data up to 6
+        > done frozen 5
+          write snapshot 5
+          credit on 0 for 6
+          run accumulate 6/0 from 1, close 6/0
+        > done closed 6/0
+          credit on 1 for 6/1
+          send 8.2 end 6/0 says 0
+        """,
+    )
+
+
+def test_a_restored_head_begins_with_what_was_carried() -> None:
+    check(
+        player(head=True, restored=after(4, 5, rows=2)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 5
+        > 1 comes from 1
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > start
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > 1.0 end 5/1 says 7
+          credit on 0 for 5
+          credit on 1 for 5/0
+        > 0.0 end 5
+          run accumulate 5/0 from -2, accumulate 5/0 from -2, close 5/0
+        > done closed 5/0
+          credit on 1 for 5/2
+          send 8.0 end 5/0 says 0
+          send 8.1 end 5/1 says 0
+        """,
+    )
+
+
+def test_the_loop_is_over_when_the_input_is_and_nothing_is_carried() -> None:
+    check(
+        player(head=True, restored=after(4, 5)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 5
+        > 1 comes from 1
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > start
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > 0.0 end inf after 5
+          credit on 0 for 5
+          credit on 1 for 5/1
+          send 8.0 end 5/0 says 0
+        > 1.0 end 5/1 says 0
+          credit on 1 for 6/0
+          send 8.1 end 5/f says inf
+          send 10.0 end 5
+        > 1.1 end 6/0 says inf
+          credit on 0 for inf
+          credit on 1 for inf
+          run finish in 6
+        > done finished
+          finished
+          send 8.2 end inf
+          send 10.1 end inf
+        > 1.2 end inf after 5
+        """,
+    )
+
+
+def test_of_two_checkpoints_and_epochs_the_world_hears_epochs() -> None:
+    machine = player(head=True, restored=after(4, 9)).machine
+    assert machine.processed_epoch == 9
+    assert machine.retained_after == 4
+    machine.handle(stimuli.Directed(7, 7, 6))
+    assert machine.retained_after == 6
+    assert machine.outputs[8].retained_after == final(6)
+    assert machine.outputs[10].retained_after == 6
