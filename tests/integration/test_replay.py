@@ -252,18 +252,18 @@ def test_what_cannot_be_is_said(
     assert "nowhere: there is no log" in fault("nowhere", "--into", "faults/readings")
     without = {"JAVA_HOME": str(place.folder), "PATH": os.path.dirname(sys.executable)}
     assert "Java" in fault("log", "--into", "faults/readings", **without)
-    assert place.run("stop").returncode == 0
+    assert place.run("stop", cluster.job()).returncode == 0
 
 
 def test_a_job_that_is_stopped_ends_the_replay(
-    place: Workplace, receiving: Callable[[str], Receiving]
+    place: Workplace, cluster: Watched, receiving: Callable[[str], Receiving]
 ) -> None:
     job = receiving("stopped")
     job.wait_until_it_runs()
     into = ("--into", "stopped/readings", "--spark-master", MASTER)
     with place.start("replay", "log", *into, "--speed", "100") as running:
         wait_for_commit(place.folder / "stopped-rows")
-        assert place.run("stop").returncode == 0
+        assert place.run("stop", cluster.job()).returncode == 0
         _, errors = running.communicate(timeout=SPARK_SECONDS)
     assert running.returncode == 1
     assert "while it was replayed into" in errors
