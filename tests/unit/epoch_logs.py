@@ -100,6 +100,8 @@ def _write_segment(
 ) -> Partition:
     path = folder / name
     path.parent.mkdir(parents=True)
+    if not batches:
+        return Partition(rows=0, segments=())
     with pa.ipc.new_file(str(path), log_schema(COLUMNS)) as writer:
         for epoch, batch in batches:
             writer.write_batch(batch, custom_metadata=epoch_metadata(epoch))
@@ -111,7 +113,7 @@ def _write_segment(
         batches=len(batches),
         first_epoch=batches[0][0],
         last_epoch=batches[-1][0],
-        digest=xxhash.xxh3_128_hexdigest((folder / name).read_bytes()),
+        digest=xxhash.xxh3_128_hexdigest(path.read_bytes()),
     )
     return Partition(rows=rows, segments=(segment,))
 
