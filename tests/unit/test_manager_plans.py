@@ -153,3 +153,10 @@ def test_lost_slices_are_not_rebuilt_on_a_node_that_is_to_be_emptied() -> None:
     assert planned(told(manager, DrainAsked("c"))) == ["plan 3: run"]
     assert planned(told(manager, NodesChanged((A, C)))) == ["plan 4: run"]
     assert places(manager)["counts/1"].startswith("a: ")
+
+
+def test_a_job_that_fails_is_asked_for_nothing_more() -> None:
+    manager = snapshotting()
+    manager.jobs[1].directive = None
+    failed = told(manager, Reported(heartbeat("b", 2, ON_B, failed="boom")))
+    assert failed == ["end: failed, boom"]

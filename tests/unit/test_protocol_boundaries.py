@@ -32,7 +32,15 @@ from tests.unit.test_input_channel import receiver, verdicts
 from tests.unit.test_manager_moves import COUNTS, arrives, settled
 from tests.unit.test_output_channel import data, end, sender, texts
 from tests.unit.test_replication_checkpoints import A, Blobs, State, published, snapshot
-from tests.unit.test_replication_coordinator import EVERY_TEN_SECONDS, GRAPH, at, everywhere
+from tests.unit.test_replication_coordinator import (
+    EVERY_TEN_SECONDS,
+    GRAPH,
+    X,
+    at,
+    collecting,
+    everywhere,
+    frozen,
+)
 from tests.unit.test_snapshot_chain import written
 from tests.unit.transcripts import frame_arrived
 
@@ -171,3 +179,11 @@ def test_a_slice_keeps_its_share_in_memory_to_the_last_byte() -> None:
     second = machine.handle(WorkDone(WorkResult((Output(8, 2, 1, 1, "batch"),), open_epoch=3)))
     (moved,) = [each for each in second if isinstance(each, ToDisk)]
     assert [each.nbytes for each in moved.bodies] == [100]
+
+
+def test_a_slice_that_has_frozen_and_gone_on_is_given_time_to_write() -> None:
+    coordinator = collecting(101)
+    gone_on = replace(frozen(101, written=False), accepted=BEGINNING, frontier=105)
+    standings = everywhere(frozen(101)) | {X: gone_on}
+    assert coordinator.observe(11.0, standings) == []
+    assert coordinator.making == 101
