@@ -87,7 +87,7 @@ class Limit:
     """Calls `expired` when what is done takes more than its seconds: of the processor, which is what a
     program that hangs uses on a loaded machine as well, or many times as many by the clock."""
 
-    CLOCK_FACTOR = 10.0
+    CLOCK_FACTOR = 100.0
 
     def __init__(self, expired: Callable[[], None]) -> None:
         for number in (signal.SIGPROF, signal.SIGALRM):
