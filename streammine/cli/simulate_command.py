@@ -80,7 +80,7 @@ class _Replay(click.ParamType[tuple[int, tuple[int, ...] | None]]):
     help="What goes wrong: all, none, node, session, network, disk, or kinds like crash,pause,split.",
 )
 @click.option(
-    "--most-faults", type=click.IntRange(1), default=14, show_default=True, help="For each seed."
+    "--most-faults", type=click.IntRange(1), default=16, show_default=True, help="For each seed."
 )
 @click.option(
     "--rows",

@@ -112,7 +112,7 @@ _TOGETHER = 0.3
 """Share of the faults that come soon after another one: while the job is still busy with that."""
 
 _TOGETHER_SECONDS = 0.2
-_LATEST = 0.95
+_LATEST = 0.9
 
 _FACTORS = (2.0, 5.0, 20.0)
 _SHARES = (0.05, 0.3, 0.7)
@@ -163,7 +163,7 @@ class FaultPlan:
         return "\n".join(f"  {number}: {fault}" for number, fault in enumerate(self.faults))
 
 
-def draw_plan(seed: int, kinds: Sequence[FaultKind], closes: int, most: int = 14) -> FaultPlan:
+def draw_plan(seed: int, kinds: Sequence[FaultKind], closes: int, most: int = 16) -> FaultPlan:
     """A plan for a run whose slices close `closes` epochs, all slices counted.
 
     Each seed draws the kinds that it uses first: runs that mix all kinds alike would never meet long
@@ -174,7 +174,7 @@ def draw_plan(seed: int, kinds: Sequence[FaultKind], closes: int, most: int = 14
     random = Random(f"{seed}/faults")
     used = [kind for kind in kinds if random.random() < 0.5] or [random.choice(list(kinds))]
     faults: list[Fault] = []
-    for _ in range(random.randint(min(4, most), most)):
+    for _ in range(random.randint(min(7, most), most)):
         if len(faults) == most:
             break
         kind = random.choice(used)

@@ -22,9 +22,9 @@ _NODES = (1, 2, 2, 3, 3, 3, 4, 4)
 _READ_EPOCHS = (0.4, 0.7, 1.0, 2.5)
 """How much a source reads at once, in epochs of its rows."""
 
-_SOURCE_SECONDS = (None, 1.0, 1.5, 2.0, 2.0, 2.5)
+_SOURCE_SECONDS = (None, 1.5, 2.5, 2.5, 3.5, 3.5)
 _BUDGETS_BYTES = (None, None, 64, 1000)
-_CHECKPOINT_EPOCHS = (1, 2, 3, 5)
+_CHECKPOINT_EPOCHS = (1, 1, 2, 3)
 _CHECK_EVERY = 13
 _CLOCK_RATE = 30.0
 
@@ -58,7 +58,7 @@ class Trials:
     """Runs seeds of a workload. The undisturbed run says what is right, and how far a job gets."""
 
     def __init__(
-        self, workload: Workload, kinds: Sequence[FaultKind], most_faults: int = 14
+        self, workload: Workload, kinds: Sequence[FaultKind], most_faults: int = 16
     ) -> None:
         self.workload = workload
         self.kinds = tuple(kinds)
@@ -74,7 +74,7 @@ class Trials:
         """How the cluster of a seed behaves when nothing goes wrong."""
         random = Random(f"{seed}/settings")
         return SimulationSettings(
-            heartbeat_seconds=random.choice((0.05, 0.08, 0.12)),
+            heartbeat_seconds=random.choice((0.06, 0.09, 0.12)),
             clock_rate=_CLOCK_RATE,
             join_delay_seconds=0.05,
             session_timeout_seconds=random.choice((0.15, 0.3)),
