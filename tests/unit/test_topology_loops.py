@@ -181,13 +181,16 @@ MISTAKES = {
         ],
         "6:44: operators.b.discipline",
         "'b' is in a loop, and without order no round of it ends",
-        "write epoch or strict",
+        "write epoch, or leave it out",
     ),
-    "strict everywhere": (
-        ["a: {inputs: [edges, b], operator: m:A, discipline: strict}", "b: {input: a, filter: u}"],
-        "5:54: operators.a.discipline",
-        "would grow with each round",
-        "one of them must be commutative",
+    "strict order": (
+        [
+            "a: {inputs: [edges, b], operator: m:A}",
+            "b: {input: a, operator: m:B, discipline: strict}",
+        ],
+        "6:44: operators.b.discipline",
+        "'b' is in a loop, and the events of a round come in any order there",
+        "write epoch, or leave it out",
     ),
     "max_rounds at another member": (
         [

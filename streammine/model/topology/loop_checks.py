@@ -100,27 +100,22 @@ def _two_heads(topology: Topology, members: tuple[str, ...], inputs: Inputs) -> 
     )
 
 
+_LOST_IN_LOOPS = {
+    Discipline.NONE: "without order no round of it ends",
+    Discipline.STRICT: "the events of a round come in any order there, since places in an order would "
+    "grow with each round",
+}
+
+
 def _disciplines(topology: Topology, members: tuple[str, ...]) -> Problems:
     for name in members:
         operator = topology.operators[name]
-        if isinstance(operator, KeyedFields) and operator.discipline is Discipline.NONE:
+        wish = operator.discipline if isinstance(operator, KeyedFields) else None
+        if wish in _LOST_IN_LOOPS:
             yield Problem(
                 ("operators", name, "discipline"),
-                f"'{name}' is in a loop, and without order no round of it ends; "
-                "write epoch or strict, or leave it out",
+                f"'{name}' is in a loop, and {_LOST_IN_LOOPS[wish]}; write epoch, or leave it out",
             )
-    keyed = [name for name in members if isinstance(topology.operators[name], KeyedFields)]
-    if keyed and all(_wish(topology, name) is Discipline.STRICT for name in keyed):
-        yield Problem(
-            ("operators", keyed[0], "discipline"),
-            f"all operators of the loop {', '.join(keyed)} want strict order, and a row's place in it "
-            "would grow with each round; one of them must be commutative and do with epoch",
-        )
-
-
-def _wish(topology: Topology, name: str) -> Discipline | None:
-    operator = topology.operators[name]
-    return operator.discipline if isinstance(operator, KeyedFields) else None
 
 
 def _columns(topology: Topology, members: tuple[str, ...], inputs: Inputs) -> Problems:
