@@ -196,3 +196,8 @@ def test_the_check_notices_a_wrong_component(
     assert "NO: epoch 0 is the first that differs" in capsys.readouterr().out
     monkeypatch.setattr(check, "committed", lambda folder: {0: right})
     assert check.main() == 0
+
+
+def test_the_picture_shows_the_sizes_after_every_epoch() -> None:
+    draw = pytest.importorskip("apps.components.draw", reason="matplotlib is not installed")
+    assert draw.sizes({0: {1: 1, 2: 1, 7: 7}, 2: {3: 1, 7: 1, 9: 9}}) == [[2, 1], [2, 1], [4, 1]]
