@@ -145,11 +145,15 @@ class LoopSlice(SliceMachine):
             self._hear(channel, header.epoch, header.watermark)
         if header.flags & CHECKPOINT:
             barrier = header.epoch if kind == "entry" else made_in(kind, header.epoch)
-            if barrier not in (self.frozen, *self.barriers):
+            if barrier not in (self.frozen, *self.barriers) and not self._is_past(barrier):
                 insort(self.barriers, barrier)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         self._align()
         return effects + self._settle()
+
+    def _is_past(self, barrier: int) -> bool:
+        """Too late to freeze there."""
+        return False
 
     @property
     def _waiting_bytes(self) -> int:
@@ -312,6 +316,11 @@ class LoopHeadSlice(LoopSlice):
         if self.barriers:
             epoch = min(epoch, self.barriers[0])
         return BEGINNING if epoch == LOWEST_EPOCH else epoch
+
+    def _is_past(self, barrier: int) -> bool:
+        """A rebuilt slice may stop at an epoch that this one has jumped over, and pass the flag on here."""
+        begun = epoch_of(self.stepped) if self.head.may_freeze else self.head.epoch
+        return barrier < begun
 
     @property
     def _waiting_bytes(self) -> int:

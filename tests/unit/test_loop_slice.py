@@ -384,3 +384,50 @@ def test_of_two_checkpoints_and_epochs_the_world_hears_epochs() -> None:
     assert machine.retained_after == 6
     assert machine.outputs[8].retained_after == final(6)
     assert machine.outputs[10].retained_after == 6
+
+
+def test_a_barrier_that_others_make_up_for_is_too_late_for_a_head_that_is_past_it() -> None:
+    # it went from 5 to 8; a member that was rebuilt froze behind 6 all the same
+    late = player(head=True, restored=after(5, 8))
+    check(
+        late,
+        """
+        > 0 comes from 1
+          subscribe 0 from 6, at 8
+        > 1 comes from 1
+          subscribe 0 from 6, at 8
+          subscribe 1 from 6/1, at 6/0
+        > start
+          subscribe 0 from 6, at 8
+          subscribe 1 from 6/1, at 6/0
+        > 0.0 end 8
+          credit on 0 for 8
+          credit on 1 for 8/1
+          send 8.0 end 8/0 says 0
+        > 1.0 end 7/0, flagged says 7
+        """,
+    )
+    assert late.machine.barriers == []
+
+
+def test_a_head_that_has_jumped_over_a_barrier_but_not_begun_anything_freezes_there() -> None:
+    check(
+        player(head=True, restored=after(5, 8)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 6, at 8
+        > 1 comes from 1
+          subscribe 0 from 6, at 8
+          subscribe 1 from 6/1, at 6/0
+        > start
+          subscribe 0 from 6, at 8
+          subscribe 1 from 6/1, at 6/0
+        > 1.0 end 7/0, flagged says 7
+          credit on 0 for 6
+          credit on 1 for 6/0
+          run freeze 6 in full, data up to 5
+        > done frozen 6
+          write snapshot 6
+          credit on 0 for 8
+        """,
+    )
