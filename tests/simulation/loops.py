@@ -135,3 +135,55 @@ def halved(events: Sequence[Row], max_rounds: int) -> list[Row]:
 
 def events_of(table: pa.Table) -> list[Row]:
     return [(row["ts"] // EPOCH_SECONDS, row["id"], row["number"]) for row in table.to_pylist()]
+
+
+class Pairs(Operator):
+    """Brings new numbers and those that come round together."""
+
+    commutative = True
+    ports = ("new", "again")
+    output: ClassVar = {"id": "int64", "number": "int64"}
+
+    def process_new(self, key: Any, event: Any, state: Any) -> Any:
+        return key, event.number
+
+    def process_again(self, key: Any, event: Any, state: Any) -> Any:
+        return key, event.number
+
+
+def summing(slices: int = 2, combine: bool = True) -> Topology:
+    """numbers -> both -> sums -(doubled, below 300)-> both; sums -> result
+
+    An aggregate fires in the final round, so what it sends back is in the next epoch.
+    """
+    return (
+        Topology(name="summing", epoch={"time": f"{EPOCH_SECONDS}s", "column": "ts"})
+        .source("numbers", files="numbers.parquet", prepare="none", slices=1)
+        .operator("both", inputs=["numbers", "small"], operator=Pairs(), key="id", slices=slices)
+        .operator(
+            "sums",
+            input="both",
+            key="id",
+            aggregate={"number": "sum(number)"},
+            slices=1 + slices % 3,
+            combine=combine,
+        )
+        .operator("doubled", input="sums", map={"id": "id", "number": "number * 2"})
+        .operator("small", input="doubled", filter="number < 300")
+        .sink("result", input="sums", format="console")
+    )
+
+
+def summed(events: Sequence[Row]) -> list[Row]:
+    """(epoch, id, sum) that the aggregate gives; `events` are (epoch, id, number)."""
+    arriving: dict[int, Counter[int]] = defaultdict(Counter)
+    for epoch, key, number in events:
+        arriving[epoch][key] += number
+    sums: list[Row] = []
+    while arriving:
+        epoch = min(arriving)
+        for key, total in arriving.pop(epoch).items():
+            sums.append((epoch, key, total))
+            if total * 2 < 300:
+                arriving[epoch + 1][key] += total * 2
+    return sorted(sums)

@@ -73,6 +73,18 @@ def test_two_loops_one_behind_the_other() -> None:
         assert rows(result, "seen2") == loops.halved(events, 3)
 
 
+@pytest.mark.parametrize("combine", [False, True])
+def test_an_aggregate_in_a_loop_fires_once_per_epoch(combine: bool) -> None:
+    table = loops.numbers(20)
+    digests = set()
+    for slices in (1, 2):
+        result = simulate(loops.summing(slices, combine), {"numbers": table}, seed=slices)
+        found = [(row[0], row[-2], row[-1]) for row in rows(result, "result")]
+        assert found == loops.summed(loops.events_of(table))
+        digests.add(result.digest)
+    assert len(digests) == 1
+
+
 @pytest.mark.parametrize("budget_bytes", [1, 300])
 def test_a_loop_with_hardly_any_credit_gets_to_its_end(budget_bytes: int) -> None:
     table = loops.numbers(20)
