@@ -13,6 +13,7 @@ from replication.checkpoints import (
     save_run,
 )
 from replication.collection import Collected, collect
+from replication.naming import Term
 from replication.recovery_line import recovery_line
 from replication.snapshots import (
     Layer,
@@ -21,6 +22,7 @@ from replication.snapshots import (
     verify_snapshot,
     write_snapshot,
 )
+from replication.terms import begin_term
 
 __all__ = [
     "GENERATIONS_PER_ATTEMPT",
@@ -28,6 +30,8 @@ __all__ = [
     "Coordinator",
     "Layer",
     "LoadedSnapshot",
+    "Term",
+    "begin_term",
     "collect",
     "decode_checkpoint",
     "encode_checkpoint",

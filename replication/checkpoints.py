@@ -16,14 +16,15 @@ import pyarrow as pa
 from replication.documents import fetch, seal, unseal
 from replication.naming import (
     ATTEMPTS,
-    CHECKPOINTS,
     RUN,
+    Term,
     attempt_name,
     attempt_of,
     checkpoint_name,
     checkpoint_of,
     snapshot_of,
 )
+from replication.terms import counting, require_latest
 from streammine.model.contracts import Store
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.recovery import Checkpoint
@@ -66,23 +67,28 @@ def decode_checkpoint(name: str, data: pa.Buffer | bytes) -> Checkpoint:
     return unseal(name, data, "checkpoint", build)
 
 
-def publish_checkpoint(store: Store, checkpoint: Checkpoint, attempt: int) -> str:
-    """Put the manifest, which makes the checkpoint complete; its name. Raises OutputError."""
-    name = checkpoint_name(checkpoint.epoch, attempt)
+def publish_checkpoint(store: Store, checkpoint: Checkpoint, term: Term) -> str:
+    """Put the manifest, which makes the checkpoint complete; its name.
+
+    Raises OutputError, also where a manager of a higher term has taken over, for which the checkpoint
+    may not count.
+    """
+    name = checkpoint_name(checkpoint.epoch, term)
     store.put(name, encode_checkpoint(checkpoint))
+    require_latest(store, term)
     return name
 
 
 def newest_checkpoints(
     store: Store, count: int = 2, warn: Callable[[str], None] | None = None
 ) -> list[Checkpoint]:
-    """The newest `count` complete checkpoints of different epochs, oldest first.
+    """The newest `count` complete checkpoints of different epochs that count, oldest first.
 
     Damaged ones are passed over and told to `warn`. Raises StateVersionError for a checkpoint of another
     version's format, because passing over that one would silently undo work.
     """
     found: list[Checkpoint] = []
-    for name in _newest_first(store.list(CHECKPOINTS)):
+    for name in _newest_first(counting(store, warn)):
         if len(found) == count:
             break
         try:

@@ -6,7 +6,9 @@
     attempts/000001.json                                  claimed by the second attempt to run it
     snapshots/VERTEX/INDEX/EPOCH-gGENERATION.json         header of a slice's snapshot
     snapshots/VERTEX/INDEX/EPOCH-gGENERATION-PART.bin     its parts
-    checkpoints/EPOCH-aATTEMPT.json                       manifest of a complete checkpoint
+    checkpoints/EPOCH-aATTEMPT-mMANAGER.json              manifest of a complete checkpoint
+    terms/aATTEMPT-mMANAGER-claim.json                    a manager's term has begun
+    terms/aATTEMPT-mMANAGER-ledger.json                   the checkpoints that it goes on from
 
 Names sort by slice, then by epoch, negative epochs included. A replica's generation is its slice's alone
 for ever, so no name is ever written by two replicas, and nothing that was published changes.
@@ -25,12 +27,16 @@ RUN = "run.json"
 ATTEMPTS = "attempts/"
 SNAPSHOTS = "snapshots/"
 CHECKPOINTS = "checkpoints/"
+TERMS = "terms/"
 
 _EPOCH = r"([np]\d{19})"
 _SNAPSHOT = re.compile(
     rf"snapshots/([^/]+)/(\d{{6,}})/{_EPOCH}-g(\d{{8,}})(\.json|-(\d{{6,}})\.bin)"
 )
-_CHECKPOINT = re.compile(rf"checkpoints/{_EPOCH}-a(\d{{6,}})\.json")
+_TERM = r"a(\d{6,})-m(\d{10,})"
+_CHECKPOINT = re.compile(rf"checkpoints/{_EPOCH}-{_TERM}\.json")
+_CLAIM = re.compile(rf"terms/{_TERM}-claim\.json")
+_LEDGER = re.compile(rf"terms/{_TERM}-ledger\.json")
 _ATTEMPT = re.compile(r"attempts/(\d{6,})\.json")
 
 
@@ -65,14 +71,43 @@ def snapshot_of(name: str) -> SnapshotName | None:
     return SnapshotName(slice_id, _epoch_of(match[3]), int(match[4]))
 
 
-def checkpoint_name(epoch: int, attempt: int) -> str:
-    return f"{CHECKPOINTS}{_epoch_text(epoch)}-a{attempt:06}.json"
+@dataclass(frozen=True, order=True, slots=True)
+class Term:
+    """A manager's time in office: of the attempt to run the job, and of those, in the order of the managers'
+    sequence numbers among the members of the cluster. A later manager has a higher number."""
+
+    attempt: int = 0
+    manager: int = 0
 
 
-def checkpoint_of(name: str) -> tuple[int, int] | None:
-    """(epoch, attempt) of a checkpoint's manifest; None if the name is none of ours."""
+def checkpoint_name(epoch: int, term: Term) -> str:
+    return f"{CHECKPOINTS}{_epoch_text(epoch)}-{_term_text(term)}.json"
+
+
+def checkpoint_of(name: str) -> tuple[int, Term] | None:
+    """(epoch, term) of a checkpoint's manifest; None if the name is none of ours."""
     match = _CHECKPOINT.fullmatch(name)
-    return None if match is None else (_epoch_of(match[1]), int(match[2]))
+    return None if match is None else (_epoch_of(match[1]), Term(int(match[2]), int(match[3])))
+
+
+def claim_name(term: Term) -> str:
+    return f"{TERMS}{_term_text(term)}-claim.json"
+
+
+def claim_of(name: str) -> Term | None:
+    """The term that a claim is of; None if the name is none of ours."""
+    match = _CLAIM.fullmatch(name)
+    return None if match is None else Term(int(match[1]), int(match[2]))
+
+
+def ledger_name(term: Term) -> str:
+    return f"{TERMS}{_term_text(term)}-ledger.json"
+
+
+def ledger_of(name: str) -> Term | None:
+    """The term that a ledger is of; None if the name is none of ours."""
+    match = _LEDGER.fullmatch(name)
+    return None if match is None else Term(int(match[1]), int(match[2]))
 
 
 def attempt_name(attempt: int) -> str:
@@ -83,6 +118,10 @@ def attempt_of(name: str) -> int | None:
     """The attempt that a claim is of; None if the name is none of ours."""
     match = _ATTEMPT.fullmatch(name)
     return None if match is None else int(match[1])
+
+
+def _term_text(term: Term) -> str:
+    return f"a{term.attempt:06}-m{term.manager:010}"
 
 
 def _epoch_text(epoch: int) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from replication import (
     GENERATIONS_PER_ATTEMPT,
     Coordinator,
+    Term,
+    begin_term,
     collect,
     first_generation,
     load_run,
@@ -31,6 +33,8 @@ __all__ = [
     "BuiltSlice",
     "CompiledJob",
     "Environment",
+    "Term",
+    "begin_term",
     "collect",
     "first_generation",
     "load_run",

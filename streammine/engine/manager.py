@@ -93,6 +93,7 @@ class ManagerMachine:
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
         self.leading = False
+        self.member = 0
         self.nodes: tuple[Node, ...] = ()
         self.jobs: dict[int, ManagedJob] = {}
         self.now_seconds = 0.0
@@ -101,7 +102,8 @@ class ManagerMachine:
     def handle(self, stimulus: ManagerStimulus) -> list[ManagerEffect]:
         effects: list[ManagerEffect] = []
         match stimulus:
-            case Elected(leading):
+            case Elected(leading, member):
+                self.member = member
                 self._elected(leading)
             case NodesChanged(nodes):
                 self.nodes = nodes
@@ -314,7 +316,7 @@ class ManagerMachine:
             elif not job.asked and self.now_seconds >= job.look_at_seconds:
                 job.asked = True
                 job.looks += 1
-                effects.append(FindCheckpoints(job.number))
+                effects.append(FindCheckpoints(job.number, self.member))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:
                 self._publish(job, job.first_plan(self.nodes), effects)
@@ -396,7 +398,7 @@ class ManagerMachine:
                     job.retain_after = max(job.retain_after, retain_after)
                 case recovery.PublishCheckpoint(checkpoint):
                     job.publishing = checkpoint.epoch
-                    effects.append(PublishCheckpoint(job.number, checkpoint))
+                    effects.append(PublishCheckpoint(job.number, checkpoint, self.member))
                 case recovery.CollectSnapshots(keep):
                     job.rebuilt = 0
                     effects.append(CollectSnapshots(job.number, keep))

@@ -28,9 +28,10 @@ from streammine.model.ids import SliceId
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """Whether this node is the manager now."""
+    """Whether this node is the manager now, and its sequence number among all members there ever were."""
 
     leading: bool
+    member: int = 0
 
 
 @dataclass(frozen=True, slots=True)

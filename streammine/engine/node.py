@@ -124,7 +124,7 @@ class NodeMachine:
         changed = first != self.manager_name
         self.manager_name = first
         leading = stimulus.own is not None and stimulus.nodes[0] == (self.name, stimulus.own)
-        self._manage(manager.Elected(leading), effects)
+        self._manage(manager.Elected(leading, stimulus.own or 0), effects)
         self._manage(manager.NodesChanged(stimulus.nodes), effects)
         for job in self.jobs.values():
             # which of the plan's places are this node's may have become known only now

@@ -264,10 +264,11 @@ class MoveToDisk:
 
 @dataclass(frozen=True, slots=True)
 class PublishCheckpoint:
-    """Write a complete checkpoint's manifest to the job's store."""
+    """Write a complete checkpoint's manifest, in the term of `manager`, to the job's store."""
 
     job: int
     checkpoint: Checkpoint
+    manager: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +281,13 @@ class CollectSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class FindCheckpoints:
-    """Look for the newest complete checkpoints in the job's store; each look is answered once, in order."""
+    """Begin the term of `manager` in the job's store, and look for the newest checkpoints that count.
+
+    Each look is answered once, in order.
+    """
 
     job: int
+    manager: int
 
 
 @dataclass(frozen=True, slots=True)

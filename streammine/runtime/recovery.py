@@ -10,6 +10,8 @@ import logging
 
 from streammine.assembly import (
     GENERATIONS_PER_ATTEMPT,
+    Term,
+    begin_term,
     collect,
     newest_checkpoints,
     publish_checkpoint,
@@ -44,9 +46,8 @@ class SnapshotKeeper:
         self, job: HostedJob, effect: machine.PublishCheckpoint
     ) -> machine.CheckpointPublished:
         epoch = effect.checkpoint.epoch
-        attempt = job.spec.recovery.first_generation // GENERATIONS_PER_ATTEMPT
         try:
-            publish_checkpoint(job.snapshot_store, effect.checkpoint, attempt)
+            publish_checkpoint(job.snapshot_store, effect.checkpoint, _term(job, effect.manager))
             return machine.CheckpointPublished(effect.job, epoch)
         except StreammineError as error:
             logger.warning("node %s: checkpoint %s: %s", self._node, epoch, error)
@@ -71,6 +72,7 @@ class SnapshotKeeper:
             logger.error("node %s passes a damaged checkpoint over: %s", self._node, text)
 
         try:
+            begin_term(job.snapshot_store, _term(job, effect.manager), warn)
             found = newest_checkpoints(job.snapshot_store, warn=warn)
         except OutputError as error:
             logger.warning("node %s: looking for checkpoints: %s", self._node, error)
@@ -86,3 +88,7 @@ class SnapshotKeeper:
         except StreammineError as error:
             return machine.JobBroken(effect.job, str(error))
         return None
+
+
+def _term(job: HostedJob, manager: int) -> Term:
+    return Term(job.spec.recovery.first_generation // GENERATIONS_PER_ATTEMPT, manager)

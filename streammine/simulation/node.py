@@ -18,8 +18,6 @@ from streammine.assembly import (
     BuiltSlice,
     CompiledJob,
     collect,
-    newest_checkpoints,
-    publish_checkpoint,
     write_snapshot,
 )
 from streammine.engine import node_stimuli as machine
@@ -53,6 +51,7 @@ from streammine.model.job import JobGraph
 from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome, encode_plan
 from streammine.model.recovery import CheckpointCoordinator
 from streammine.model.snapshots import RecoverySettings, SnapshotRecord
+from streammine.simulation import keeping
 from streammine.simulation.network import Body, Message, Receiver
 from streammine.simulation.process import VirtualProcess
 from streammine.simulation.world import World
@@ -371,22 +370,12 @@ class VirtualNode:
         self._in_background(self._disk_delay_seconds, move, move)
 
     def _publish_checkpoint(self, effect: machine.PublishCheckpoint) -> None:
-        store = self._world.snapshots(self.name)
-        checkpoint = effect.checkpoint
-
-        def publish() -> None:
-            publish_checkpoint(store, checkpoint, 0)
-            self._world.monitor.checkpoint_written(checkpoint.epoch)
-
-        def published() -> None:
-            failure = None
-            try:
-                publish()
-            except OutputError as error:
-                failure = str(error)
-            self._handle(machine.CheckpointPublished(effect.job, checkpoint.epoch, failure))
-
-        self._in_background(self._disk_delay_seconds, publish, published)
+        store, monitor = self._world.snapshots(self.name), self._world.monitor
+        self._in_background(
+            self._disk_delay_seconds,
+            lambda: keeping.publish(store, monitor, effect),
+            lambda: self._handle(keeping.publish(store, monitor, effect)),
+        )
 
     def _collect_snapshots(self, effect: machine.CollectSnapshots) -> None:
         store = self._world.snapshots(self.name)
@@ -398,12 +387,11 @@ class VirtualNode:
 
     def _find_checkpoints(self, effect: machine.FindCheckpoints) -> None:
         store = self._world.snapshots(self.name)
-
-        def found() -> None:
-            checkpoints = tuple(newest_checkpoints(store))
-            self._handle(machine.CheckpointsFound(effect.job, checkpoints))
-
-        self._in_background(self._disk_delay_seconds, lambda: None, found)
+        self._in_background(
+            self._disk_delay_seconds,
+            lambda: None,
+            lambda: self._handle(keeping.find(store, effect)),
+        )
 
     @property
     def _disk_delay_seconds(self) -> float:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication import (
+    Term,
     collect,
     decode_checkpoint,
     encode_checkpoint,
@@ -99,7 +100,7 @@ def published(
     store: Blobs, epoch: int, attempt: int = 0, **records: SnapshotRecord | None
 ) -> Checkpoint:
     made = checkpoint(epoch, **records)
-    publish_checkpoint(store, made, attempt)
+    publish_checkpoint(store, made, Term(attempt))
     return made
 
 
@@ -123,7 +124,7 @@ def test_a_checkpoint_reads_back_as_it_was_published() -> None:
     store = Blobs()
     base = snapshot(store, A, -20)
     made = checkpoint(-10, a=snapshot(store, A, -10, base), b=None)
-    name = publish_checkpoint(store, made, 3)
+    name = publish_checkpoint(store, made, Term(3))
     assert decode_checkpoint(name, store.get(name)) == made
     assert newest_checkpoints(store) == [made]
 
@@ -140,12 +141,12 @@ def test_the_newest_checkpoints_are_found_oldest_first() -> None:
 def test_a_damaged_manifest_is_passed_over_and_told() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
-    store.damage(checkpoint_name(30, 0))
+    store.damage(checkpoint_name(30, Term(0)))
     store.put("checkpoints/notes.txt", b"foreign")
     warnings: list[str] = []
     assert newest_checkpoints(store, 2, warnings.append) == made[:2]
     assert len(warnings) == 1
-    assert checkpoint_name(30, 0) in warnings[0]
+    assert checkpoint_name(30, Term(0)) in warnings[0]
 
 
 def test_of_one_epoch_the_last_attempts_sound_manifest_counts() -> None:
@@ -153,14 +154,14 @@ def test_of_one_epoch_the_last_attempts_sound_manifest_counts() -> None:
     (first,) = full_ones(store, 10)
     again = published(store, 10, 1, a=snapshot(store, A, 10, generation=65537), b=None)
     assert newest_checkpoints(store) == [again]
-    store.damage(checkpoint_name(10, 1))
+    store.damage(checkpoint_name(10, Term(1)))
     assert newest_checkpoints(store) == [first]
 
 
 def test_every_flipped_bit_and_every_cut_of_a_manifest_is_noticed_or_harmless() -> None:
     store = Blobs()
     made = checkpoint(10, a=snapshot(store, A, 10), b=None)
-    name, data = checkpoint_name(10, 0), encode_checkpoint(made)
+    name, data = checkpoint_name(10, Term(0)), encode_checkpoint(made)
     told = []
     for place in range(len(data)):
         for bit in (1, 0x20, 0x80):
@@ -180,7 +181,7 @@ def test_every_flipped_bit_and_every_cut_of_a_manifest_is_noticed_or_harmless() 
 def test_a_renamed_manifest_is_refused() -> None:
     data = encode_checkpoint(checkpoint(10, a=None))
     with pytest.raises(SnapshotDamagedError, match="renamed"):
-        decode_checkpoint(checkpoint_name(11, 0), data)
+        decode_checkpoint(checkpoint_name(11, Term(0)), data)
 
 
 @pytest.mark.parametrize("wrong", [(B, 10), (A, 9)])
@@ -190,15 +191,15 @@ def test_a_manifest_with_the_wrong_snapshot_of_a_slice_is_refused(
     record = snapshot(Blobs(), *wrong)
     data = encode_checkpoint(checkpoint(10, a=record))
     with pytest.raises(SnapshotDamagedError, match="is not a/0's snapshot"):
-        decode_checkpoint(checkpoint_name(10, 0), data)
+        decode_checkpoint(checkpoint_name(10, Term(0)), data)
 
 
 def test_a_manifest_of_another_format_is_not_passed_over() -> None:
     store = Blobs()
     full_ones(store, 10, 20)
-    document = json.loads(store.blobs[checkpoint_name(20, 0)])
+    document = json.loads(store.blobs[checkpoint_name(20, Term(0))])
     document.pop("checksum")
-    store.put(checkpoint_name(20, 0), seal_document({**document, "format": 2}))
+    store.put(checkpoint_name(20, Term(0)), seal_document({**document, "format": 2}))
     with pytest.raises(StateVersionError, match="format 2"):
         newest_checkpoints(store)
 
@@ -207,7 +208,7 @@ def test_a_snapshot_is_no_checkpoint() -> None:
     store = Blobs()
     record = snapshot(store, A, 10)
     with pytest.raises(SnapshotDamagedError, match="it is a snapshot"):
-        decode_checkpoint(checkpoint_name(10, 0), store.get(record.name))
+        decode_checkpoint(checkpoint_name(10, Term(0)), store.get(record.name))
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -365,7 +366,7 @@ def test_nothing_goes_before_the_oldest_kept_checkpoint_was_read_back() -> None:
     sound = Blobs()
     made = full_ones(sound, 10, 20, 30, 40)
     needed = [name for name in sound.blobs if (one := snapshot_of(name)) and one.epoch == 20]
-    needed.append(checkpoint_name(20, 0))
+    needed.append(checkpoint_name(20, Term(0)))
     assert len(needed) == 5
     for name in needed:
         store = Blobs()
@@ -384,7 +385,7 @@ def test_nothing_goes_before_the_oldest_kept_checkpoint_was_read_back() -> None:
 def test_a_missing_manifest_of_the_oldest_kept_checkpoint_is_noticed() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
-    store.delete(checkpoint_name(20, 0))
+    store.delete(checkpoint_name(20, Term(0)))
     assert "epoch 20 has no manifest" in str(collect(store, made[1:]).damaged)
     assert len(left(store)) == 6
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from replication import publish_checkpoint
+from replication import Term, publish_checkpoint
 from replication.naming import SnapshotName
 from streammine.assembly import load_run
 from streammine.model.document import parse_topology
@@ -90,7 +90,7 @@ def test_it_goes_on_from_the_newest_checkpoint(place):
         return Checkpoint(epoch, restores)
 
     for epoch in (3, 9):
-        publish_checkpoint(place.run.store, checkpoint(epoch), 0)
+        publish_checkpoint(place.run.store, checkpoint(epoch), Term())
     assert place.resumed().recovery.resume == checkpoint(9).slices
 
 

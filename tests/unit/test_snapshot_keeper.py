@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
 
 from streammine.engine import node_stimuli as machine
 from streammine.model.errors import OutputError, StateVersionError, StreammineError
+from streammine.model.snapshots import RecoverySettings
 from streammine.runtime.hosting import HostedJob
 from streammine.runtime.recovery import SnapshotKeeper
 
@@ -18,6 +19,11 @@ class Failing:
     """A job whose store can't be listed."""
 
     error: StreammineError
+    recovery: RecoverySettings = field(default_factory=RecoverySettings)
+
+    @property
+    def spec(self) -> Failing:
+        return self
 
     @property
     def snapshot_store(self) -> Failing:
@@ -29,7 +35,7 @@ class Failing:
 
 def look(error: StreammineError) -> machine.NodeStimulus:
     keeper = SnapshotKeeper("node-1")
-    return keeper.find(cast(HostedJob, Failing(error)), machine.FindCheckpoints(7))
+    return keeper.find(cast(HostedJob, Failing(error)), machine.FindCheckpoints(7, 3))
 
 
 def test_a_store_that_can_not_be_listed_does_not_end_the_job(

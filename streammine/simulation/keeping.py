@@ -1,0 +1,31 @@
+"""What a virtual node's manager does to the store of checkpoints."""
+
+from __future__ import annotations
+
+from streammine.assembly import Term, begin_term, newest_checkpoints, publish_checkpoint
+from streammine.engine import node_stimuli as machine
+from streammine.model.contracts import Store
+from streammine.model.errors import OutputError
+from streammine.simulation.monitor import Monitor
+
+
+def publish(
+    store: Store, monitor: Monitor, effect: machine.PublishCheckpoint
+) -> machine.CheckpointPublished:
+    """Publish in the manager's term, and tell the monitor of what counts."""
+    epoch = effect.checkpoint.epoch
+    try:
+        publish_checkpoint(store, effect.checkpoint, Term(manager=effect.manager))
+    except OutputError as error:
+        return machine.CheckpointPublished(effect.job, epoch, str(error))
+    monitor.checkpoint_written(epoch)
+    return machine.CheckpointPublished(effect.job, epoch)
+
+
+def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:
+    """Begin the manager's term; what counts, or None where the disk fails: then it looks again."""
+    try:
+        begin_term(store, Term(manager=effect.manager))
+        return machine.CheckpointsFound(effect.job, tuple(newest_checkpoints(store)))
+    except OutputError:
+        return machine.CheckpointsFound(effect.job, None)
