@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammine.model.topology import Topology
@@ -39,6 +39,7 @@ def without(inputs: Inputs, left_out: str) -> Inputs:
     return {name: names for name, names in inputs.items() if name != left_out}
 
 
+@settings(max_examples=150, deadline=None)
 @given(graphs())
 def test_the_members_of_a_loop_reach_each_other_and_nothing_else_does(inputs: Inputs) -> None:
     found = circles(inputs)
@@ -55,6 +56,7 @@ def test_the_members_of_a_loop_reach_each_other_and_nothing_else_does(inputs: In
     assert len(found) == len(expected)
 
 
+@settings(max_examples=150, deadline=None)
 @given(graphs())
 def test_a_head_is_entered_and_lies_on_all_cycles(inputs: Inputs) -> None:
     for members in circles(inputs):
@@ -76,6 +78,7 @@ def test_a_head_is_entered_and_lies_on_all_cycles(inputs: Inputs) -> None:
             assert bool(around) == (members[0] != head)
 
 
+@settings(max_examples=150, deadline=None)
 @given(graphs())
 def test_what_is_fed_gets_rows_from_the_source(inputs: Inputs) -> None:
     assert fed(inputs) == {
@@ -83,6 +86,7 @@ def test_what_is_fed_gets_rows_from_the_source(inputs: Inputs) -> None:
     }
 
 
+@settings(max_examples=150, deadline=None)
 @given(graphs())
 def test_a_cycle_leads_round(inputs: Inputs) -> None:
     around = cycle(inputs)
@@ -91,6 +95,7 @@ def test_a_cycle_leads_round(inputs: Inputs) -> None:
         assert before in inputs[name]
 
 
+@settings(max_examples=150, deadline=None)
 @given(graphs())
 def test_in_the_order_only_back_edges_go_backwards(inputs: Inputs) -> None:
     if any(head_of(members, inputs) is None for members in circles(inputs)) or fed(inputs) < set(

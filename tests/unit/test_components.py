@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.components import check, make_edges
@@ -97,6 +97,7 @@ def searched(edges: list[Edge]) -> dict[int, int]:
 GRAPHS = st.lists(st.tuples(st.integers(-3, 12), st.integers(-3, 12)), max_size=30)
 
 
+@settings(max_examples=40, deadline=None)
 @given(GRAPHS, st.integers(1, 8))
 def test_the_reference_itself_is_right(edges: list[Edge], epoch_edges: int) -> None:
     found = check.changes_by_epoch(edges, epoch_edges)
@@ -107,6 +108,7 @@ def test_the_reference_itself_is_right(edges: list[Edge], epoch_edges: int) -> N
         assert changed == {node: after[node] for node in after if after[node] != before.get(node)}
 
 
+@settings(max_examples=40, deadline=None)
 @given(GRAPHS, st.integers(1, 8), st.integers(0, 99))
 def test_every_epoch_changes_what_union_find_changes(
     edges: list[Edge], epoch_edges: int, seed: int
@@ -115,6 +117,7 @@ def test_every_epoch_changes_what_union_find_changes(
     assert changes(rounds, edges, epoch_edges) == check.changes_by_epoch(edges, epoch_edges)
 
 
+@settings(max_examples=40, deadline=None)
 @given(GRAPHS, st.integers(1, 8), st.integers(1, 4))
 def test_what_is_carried_from_epoch_to_epoch_is_not_lost(
     edges: list[Edge], epoch_edges: int, max_rounds: int
