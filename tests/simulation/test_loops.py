@@ -10,6 +10,7 @@ import pytest
 from streammine.engine import loop_head
 from streammine.engine.loop_ends import Ends
 from streammine.engine.loop_slice import LoopHeadSlice
+from streammine.model.stamps import final
 from streammine.simulation.faults import parse_kinds
 from streammine.simulation.run import SimulationError, SimulationResult, run_workload
 from streammine.simulation.settings import SimulationSettings
@@ -135,7 +136,7 @@ def test_a_round_that_is_closed_too_early_is_noticed(monkeypatch: pytest.MonkeyP
         def _counting(self, now: loop_head.Standing, ends: Ends) -> list[loop_head.Decision]:
             self.round += 1
             self.phase = loop_head.HeadPhase.CARRYING
-            return [loop_head.CloseStamp(loop_head.final(self.epoch))]
+            return [loop_head.CloseStamp(final(self.epoch))]
 
     monkeypatch.setattr("streammine.engine.loop_slice.LoopHead", Hasty)
     with pytest.raises((SimulationError, AssertionError)):

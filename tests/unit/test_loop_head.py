@@ -200,7 +200,7 @@ def test_nothing_is_closed_above_a_barrier_before_it_is_frozen() -> None:
         > 0 (6, 0) says 6
         """,
     )
-    assert not player.head.may_freeze
+    assert player.head.phase is HeadPhase.CARRYING
     check(player, "> 1 (6, 0) says 6")
     assert player.head.may_freeze
     check(
