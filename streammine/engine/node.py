@@ -385,6 +385,9 @@ class NodeMachine:
         job = self.jobs.get(done.job)
         if job is None or job.replica(done.slice, done.generation) is None:
             return
+        if done.replaced:
+            # it does nothing more until the plan that withdraws it comes
+            return
         if done.failure is not None:
             self._fail(job, done.failure, effects)
             return

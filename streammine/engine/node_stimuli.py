@@ -89,7 +89,10 @@ class ControlReceived:
 
 @dataclass(frozen=True, slots=True)
 class WorkFinished:
-    """What came of a `Perform`; `failure` when an error stopped it."""
+    """What came of a `Perform`; `failure` when an error stopped it.
+
+    `replaced`: a successor does the replica's work, of which this node is still to hear.
+    """
 
     job: int
     slice: SliceId
@@ -97,6 +100,7 @@ class WorkFinished:
     result: stimuli.WorkResult | None
     failure: str | None = None
     counters: dict[str, float] = field(default_factory=dict)
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ class OutputError(StreammineError):
     """A sink or store can't be written."""
 
 
+class ReplacedError(OutputError):
+    """A replica finds that its successor writes in its place: it is fenced, and nothing is wrong."""
+
+
 class SnapshotDamagedError(StreammineError):
     """A snapshot can't be read back: it is missing, cut short, or its checksum does not fit."""
 

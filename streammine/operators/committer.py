@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
-from streammine.model.errors import OutputError
+from streammine.model.errors import OutputError, ReplacedError
 from streammine.model.manifest import (
     Manifest,
     Seal,
@@ -104,7 +104,8 @@ class CommitOperator:
         if newest is not None:
             found = decode_seal(newest, self._store.get(newest))
             if (found.run, found.generation) >= (seal.run, seal.generation):
-                raise OutputError(
+                replaced = found.run == seal.run and found.generation > seal.generation
+                raise (ReplacedError if replaced else OutputError)(
                     f"the folder of sink {seal.description.sink} was taken over by run "
                     f"{found.run}, committer {found.generation} (this is run {seal.run}, committer "
                     f"{seal.generation}); let only one job write into a folder"

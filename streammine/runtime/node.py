@@ -44,6 +44,7 @@ from streammine.model.coordination import (
 from streammine.model.errors import (
     ClusterError,
     ProtocolError,
+    ReplacedError,
     StalePlanError,
     StreammineError,
 )
@@ -336,6 +337,9 @@ class Node:
                 done = machine.Deployed(
                     effect.job, effect.version, tuple(machines), None, tuple(damaged)
                 )
+            except ReplacedError as error:
+                logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)
+                self._handle(machine.WorkFinished(*replica, None, str(error), replaced=True))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)

@@ -41,6 +41,7 @@ from streammine.model.coordination import (
 from streammine.model.errors import (
     ClusterError,
     OutputError,
+    ReplacedError,
     SnapshotDamagedError,
     StalePlanError,
     StreammineError,
@@ -326,12 +327,13 @@ class VirtualNode:
         def finished() -> None:
             if replica not in job.replicas:
                 return
+            result, failure, replaced = None, None, False
             try:
-                result, failure = perform(), None
+                result = perform()
             except StreammineError as error:
-                result, failure = None, str(error)
-            counters = _counters(processor)
-            self._handle(machine.WorkFinished(effect.job, *replica, result, failure, counters))
+                failure, replaced = str(error), isinstance(error, ReplacedError)
+            done = (result, failure, _counters(processor), replaced)
+            self._handle(machine.WorkFinished(effect.job, *replica, *done))
 
         delay = self._work_delay_seconds
         self._in_background(delay, perform, finished)

@@ -203,6 +203,12 @@ def test_what_names_no_job_or_channel_that_stands_is_dropped() -> None:
     assert told(player, node.ControlReceived("a", heartbeat("c", 1))) == [], "not the sender's own"
 
 
+def test_a_replica_that_was_replaced_does_not_fail_the_job() -> None:
+    player = running_b()
+    assert told(player, node.WorkFinished(JOB, SOURCE, 1, None, "taken over", replaced=True)) == []
+    assert player.jobs[JOB].failed is None
+
+
 def test_an_error_is_told_to_the_manager_and_the_jobs_slices_stand_still() -> None:
     player = running_b()
     failed = done(SOURCE, None, "operator 'x': boom")

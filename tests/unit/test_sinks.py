@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from streammine.model.errors import OutputError, StateVersionError, TopologyError
+from streammine.model.errors import OutputError, ReplacedError, StateVersionError, TopologyError
 from streammine.operators.sinks import FILE_RECORD
 from streammine.runtime.output import CommittedOutput, clean, leftovers, output_digest, read_output
 from tests.unit.memory_store import MemoryStore
@@ -178,9 +178,14 @@ def test_a_restored_committer_drops_what_was_committed_after_its_snapshot() -> N
 def test_a_committer_of_the_past_may_not_start() -> None:
     store = MemoryStore()
     Sink(store, SCHEMA, generation=2).epoch(0, rows(1))
-    for run, generation in ((1, 1), (1, 2)):
-        with pytest.raises(OutputError, match="taken over by run 1, committer 2"):
-            Sink(store, SCHEMA, run=run, generation=generation).epoch(0, rows(1))
+    for generation in (1, 2):
+        with pytest.raises(OutputError, match="taken over by run 1, committer 2") as raised:
+            Sink(store, SCHEMA, run=1, generation=generation).epoch(0, rows(1))
+        assert isinstance(raised.value, ReplacedError) == (generation == 1)
+    Sink(store, SCHEMA, run=2, generation=1).epoch(0, rows(1))
+    with pytest.raises(OutputError, match="taken over by run 2, committer 1") as raised:
+        Sink(store, SCHEMA, run=1, generation=3).epoch(0, rows(1))
+    assert not isinstance(raised.value, ReplacedError), "another job writes there now"
 
 
 def test_the_old_output_stands_until_the_new_runs_first_epoch_is_over() -> None:
