@@ -337,9 +337,6 @@ class Node:
                 done = machine.Deployed(
                     effect.job, effect.version, tuple(machines), None, tuple(damaged)
                 )
-            except ReplacedError as error:
-                logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)
-                self._handle(machine.WorkFinished(*replica, None, str(error), replaced=True))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
@@ -366,6 +363,9 @@ class Node:
             try:
                 result = job.perform(hosted, str(effect.slice), effect.work)
                 self._handle(machine.WorkFinished(*replica, result, None, hosted.counters()))
+            except ReplacedError as error:
+                logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)
+                self._handle(machine.WorkFinished(*replica, None, str(error), replaced=True))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)

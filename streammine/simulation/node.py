@@ -332,8 +332,10 @@ class VirtualNode:
                 result = perform()
             except StreammineError as error:
                 failure, replaced = str(error), isinstance(error, ReplacedError)
-            done = (result, failure, _counters(processor), replaced)
-            self._handle(machine.WorkFinished(effect.job, *replica, *done))
+            counters = _counters(processor)
+            self._handle(
+                machine.WorkFinished(effect.job, *replica, result, failure, counters, replaced)
+            )
 
         delay = self._work_delay_seconds
         self._in_background(delay, perform, finished)
