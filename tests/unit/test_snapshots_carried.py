@@ -38,7 +38,7 @@ def test_what_is_carried_comes_back(
     frozen = FrozenSlice(6, 6, None, state=State(state), carried=carried)
     record = write_snapshot(store, HEAD, 3, frozen, None)
     verify_snapshot(store, record)
-    found = load_snapshot(store, record)
+    found = load_snapshot(store, record, HEAD)
     assert found.carried() == carried
     assert [bytes(piece) for layer in found.layers for piece in layer.pieces] == state
     assert record.nbytes == sum(map(len, store.blobs.values()))
@@ -47,7 +47,7 @@ def test_what_is_carried_comes_back(
 def test_a_slice_outside_of_loops_carries_nothing_and_its_header_does_not_speak_of_it() -> None:
     store = Blobs()
     record = write_snapshot(store, HEAD, 3, FrozenSlice(6, 6, state=State([b"x"])), None)
-    assert load_snapshot(store, record).carried() is None
+    assert load_snapshot(store, record, HEAD).carried() is None
     assert b"carried" not in store.blobs[record.name]
 
 
@@ -57,7 +57,7 @@ def test_of_a_chain_the_newest_rows_count() -> None:
     base = write_snapshot(store, HEAD, 3, older, None)
     newer = FrozenSlice(8, 8, state=State([b"y"], full=False), carried=Carried(9))
     record = write_snapshot(store, HEAD, 3, newer, base)
-    assert load_snapshot(store, record).carried() == Carried(9)
+    assert load_snapshot(store, record, HEAD).carried() == Carried(9)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?"])
@@ -68,6 +68,6 @@ def test_damage_to_what_is_carried_does_not_go_unnoticed(damage: Any) -> None:
     (part,) = (name for name in store.blobs if name.endswith(".bin"))
     store.blobs[part] = damage(store.blobs[part])
     with pytest.raises(SnapshotDamagedError, match=part):
-        load_snapshot(store, record).carried()
+        load_snapshot(store, record, HEAD).carried()
     with pytest.raises(SnapshotDamagedError, match=part):
         verify_snapshot(store, record)
