@@ -52,7 +52,8 @@ class Context:
     `epoch` is the epoch being closed (Reducer.finish, all of Operator) and None where it is still
     open or unknown (Mapper, Reducer.add). `window` is its [start, end) in microseconds of event
     time, or row numbers where epochs are counted; `watermark` is in microseconds. `round` counts the
-    rounds of an epoch inside a loop, from 0; it is 0 outside.
+    rounds of an epoch inside a loop, from 0; the last one, in which windows and `end_epoch` have their
+    turn, is always 1,048,575. It is 0 outside of loops.
     """
 
     operator: str
