@@ -167,6 +167,12 @@ def test_a_zookeeper_that_dies_with_a_node_comes_back(
     assert job.finished() == known
 
 
+def known_slices(cluster: Watched, job: int) -> bool:
+    """Whether the status tells of each slice; of one that has moved, its new node does so by and by."""
+    status = cluster.client.status(job)["jobs"][str(job)]["slices"]
+    return set(status) == {str(each) for each in cluster.plan(job).placements}
+
+
 @pytest.mark.parametrize("mode", ["live", "state-transfer"])
 def test_every_kind_of_slice_moves(
     cluster: Watched, start: Callable[..., RunningJob], known: dict[str, Any], mode: str
@@ -179,8 +185,7 @@ def test_every_kind_of_slice_moves(
         (there,) = names - {here}
         move(cluster, number, moved, there, mode)
         assert cluster.client.nodes_of(number)[moved] == {there}
-        status = cluster.client.status(number)["jobs"][str(number)]["slices"]
-        assert set(status) == {str(each) for each in cluster.plan(number).placements}
+        eventually(lambda: known_slices(cluster, number), lambda: "status lacks a slice")
     assert job.finished() == known
 
 
