@@ -71,7 +71,7 @@ class Judge:
                 limit.begin(OWN_FACTOR * self.reach[check.name].seconds + ALL_SHARE * all_seconds)
                 try:
                     well = check.run()
-                except Exception:
+                except Exception:  # however a check fails, it has noticed the mutant
                     well = False
                 limit.end()
                 if not well:

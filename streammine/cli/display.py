@@ -18,7 +18,7 @@ from rich.text import Text
 
 from streammine.cli.figures import JobFigures, figures
 from streammine.cli.summary import text_table
-from streammine.model.preparation import PrepareProgress
+from streammine.model.spark_job import SparkProgress
 from streammine.model.topology import Topology
 from streammine.runtime.submission import Submission
 
@@ -44,7 +44,7 @@ class Display(Protocol):
 
     def phase(self, text: str) -> None: ...
 
-    def preparing(self, source: str, progress: PrepareProgress) -> None: ...
+    def preparing(self, source: str, progress: SparkProgress) -> None: ...
 
     def status(self, submission: Submission, status: dict[str, Any]) -> None: ...
 
@@ -98,7 +98,7 @@ class PlainDisplay:
     def phase(self, text: str) -> None:
         self.note(text)
 
-    def preparing(self, source: str, progress: PrepareProgress) -> None:
+    def preparing(self, source: str, progress: SparkProgress) -> None:
         step = f"preparing {source}: {progress.step}"
         if step != self._last_step:
             self._last_step = step
@@ -156,7 +156,7 @@ class LiveDisplay:
         self._phase = text
         self._live.update(Text(f"{self._name}: {text} …"))
 
-    def preparing(self, source: str, progress: PrepareProgress) -> None:
+    def preparing(self, source: str, progress: SparkProgress) -> None:
         bar = ProgressBar(total=max(1, progress.total), completed=progress.done, width=40)
         text = Text(f"{self._name}: preparing {source} with Spark: {progress.step}")
         self._live.update(Group(text, _line(bar)))

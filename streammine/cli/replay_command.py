@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from streammine.cli.clusters import cluster_options, connected
-from streammine.model.preparation import PrepareProgress
 from streammine.model.replay_job import ReplayReport
+from streammine.model.spark_job import SparkProgress
 from streammine.runtime.replaying import job_named, replay_request, replay_target, run_replay
 
 
@@ -96,7 +96,7 @@ class _Steps:
     def __init__(self) -> None:
         self._said = ""
 
-    def __call__(self, progress: PrepareProgress) -> None:
+    def __call__(self, progress: SparkProgress) -> None:
         if progress.step != self._said:
             self._said = progress.step
             click.echo(f"replay: {progress.step}", err=True)

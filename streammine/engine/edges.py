@@ -195,8 +195,9 @@ class OutgoingEdges:
         self.root = root
         self.dead_edge = dead_edge
         self.rows_dead = 0
-        self.dead_by_epoch: Counter[int] = Counter()
-        """How many of `rows_dead` an epoch has; the slice forgets those that it has saved."""
+        self.dead_by_epoch: Counter[int] | None = None
+        """How many of `rows_dead` an epoch has, where the slice asks for that; it forgets those that it
+        has saved."""
         self._edges = list(_edges_below(root))
 
     def prepare(self) -> None:
@@ -235,7 +236,8 @@ class OutgoingEdges:
     def dead(self, epoch: int, origin: str, rows: DeadRows, outputs: list[Output]) -> None:
         """Rows that could not be used go to the dead-letter output; `epoch` is still open."""
         self.rows_dead += len(rows)
-        self.dead_by_epoch[epoch] += len(rows)
+        if self.dead_by_epoch is not None:
+            self.dead_by_epoch[epoch] += len(rows)
         if self.dead_edge is not None and len(rows):
             self.dead_edge.push(self.slice_index, epoch, dead_batch(origin, rows), outputs)
 

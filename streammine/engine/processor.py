@@ -9,6 +9,7 @@ epochs, when committed state is all there is to keep.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -120,6 +121,8 @@ class SourceProcessor:
         self._highest = BEGINNING
         self._checkpointed = checkpointed
         self._saved_dead = 0
+        if checkpointed:
+            self.edges.dead_by_epoch = Counter()
         if position is not None:
             self.counters.rows_in = position["rows_in"]
             self._saved_dead = edges.rows_dead = position["rows_dead"]
@@ -202,6 +205,7 @@ class SourceProcessor:
     def _dead_until(self, epoch: int) -> int:
         """Dead rows of the epochs up to this one, whatever was read of later ones."""
         dead = self.edges.dead_by_epoch
+        assert dead is not None
         for each in [each for each in dead if each <= epoch]:
             self._saved_dead += dead.pop(each)
         return self._saved_dead

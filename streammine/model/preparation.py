@@ -109,21 +109,6 @@ class PrepareReport(_Part):
     digest: str
 
 
-class PrepareProgress(_Part):
-    """A line of `prepare`'s standard output while it runs: tasks of a step done, of how many."""
-
-    step: str
-    done: int
-    total: int
-
-
-class PrepareFailure(_Part):
-    """The last line of `prepare`'s standard output when it failed."""
-
-    kind: Literal["input", "output", "cluster"]
-    error: str
-
-
 def request_for(
     files: Iterable[RawFile],
     format: FormatSettings,

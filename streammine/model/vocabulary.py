@@ -145,12 +145,12 @@ def _sequence_codec(item: _Codec) -> _Codec:
 def _mapping_codec(item: _Codec) -> _Codec:
     def write(value: Any, where: str) -> Any:
         assert isinstance(value, dict), f"{where}: {value!r} is no dict"
-        return {_write_text(key, where): item.write(entry, where) for key, entry in value.items()}
+        return {_TEXT.write(key, where): item.write(entry, where) for key, entry in value.items()}
 
     def read(tree: Any, where: str) -> Any:
         if not isinstance(tree, dict):
             raise _wrong(where, "a map", tree)
-        return {_read_text(key, where): item.read(entry, where) for key, entry in tree.items()}
+        return {_TEXT.read(key, where): item.read(entry, where) for key, entry in tree.items()}
 
     return _Codec(write, read)
 
@@ -186,45 +186,27 @@ def _read_float(tree: Any, where: str) -> Any:
     return tree
 
 
-def _write_text(value: Any, where: str) -> Any:
-    assert isinstance(value, str), f"{where}: {value!r} is no text"
-    return value
+def _exact_codec(kind: type, name: str) -> _Codec:
+    def write(value: Any, where: str) -> Any:
+        assert isinstance(value, kind), f"{where}: {value!r} is not {name}"
+        return value
+
+    def read(tree: Any, where: str) -> Any:
+        if not isinstance(tree, kind):
+            raise _wrong(where, name, tree)
+        return tree
+
+    return _Codec(write, read)
 
 
-def _read_text(tree: Any, where: str) -> Any:
-    if not isinstance(tree, str):
-        raise _wrong(where, "text", tree)
-    return tree
-
-
-def _write_bool(value: Any, where: str) -> Any:
-    assert isinstance(value, bool), f"{where}: {value!r} is no bool"
-    return value
-
-
-def _read_bool(tree: Any, where: str) -> Any:
-    if not isinstance(tree, bool):
-        raise _wrong(where, "a bool", tree)
-    return tree
-
-
-def _write_bytes(value: Any, where: str) -> Any:
-    assert isinstance(value, bytes), f"{where}: {value!r} is no bytes"
-    return value
-
-
-def _read_bytes(tree: Any, where: str) -> Any:
-    if not isinstance(tree, bytes):
-        raise _wrong(where, "bytes", tree)
-    return tree
-
+_TEXT = _exact_codec(str, "text")
 
 _SCALARS: dict[Any, _Codec] = {
     int: _Codec(_write_int, _read_int),
     float: _Codec(_write_float, _read_float),
-    str: _Codec(_write_text, _read_text),
-    bool: _Codec(_write_bool, _read_bool),
-    bytes: _Codec(_write_bytes, _read_bytes),
+    str: _TEXT,
+    bool: _exact_codec(bool, "a bool"),
+    bytes: _exact_codec(bytes, "bytes"),
 }
 
 
@@ -253,7 +235,7 @@ def _payload_tree(tree: Any, where: str, depth: int) -> Any:
         return [_payload_tree(entry, where, depth + 1) for entry in tree]
     if isinstance(tree, dict):
         return {
-            _read_text(key, where): _payload_tree(entry, where, depth + 1)
+            _TEXT.read(key, where): _payload_tree(entry, where, depth + 1)
             for key, entry in tree.items()
         }
     raise _wrong(where, "plain data", tree)

@@ -36,16 +36,13 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from streammine.model.epoch_log import STAGING_PREFIX
-from streammine.model.errors import ClusterError, InputError, OutputError
+from streammine.model.errors import InputError, OutputError
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
-from streammine.model.preparation import (
-    PrepareFailure,
-    PrepareProgress,
-    PrepareReport,
-    PrepareRequest,
-)
+from streammine.model.preparation import PrepareReport, PrepareRequest
+from streammine.model.spark_job import SparkProgress
 from streammine.pipeline.cells import EpochTable
 from streammine.pipeline.chunk_index import ChunkIndex
+from streammine.pipeline.command import print_line, run_command
 from streammine.pipeline.commit import LogParts, commit
 from streammine.pipeline.dead_letters import UnitTimes, epochs_by_count, epochs_by_time
 from streammine.pipeline.merging import RangeMerge
@@ -75,7 +72,7 @@ def prepare(request: PrepareRequest, listener: ProgressListener) -> PrepareRepor
     try:
         staging.make()
         with tempfile.TemporaryDirectory(prefix="streammine-prepare-") as scratch:
-            listener(PrepareProgress(step="start Spark", done=0, total=1))
+            listener(SparkProgress(step="start Spark", done=0, total=1))
             session = start_session(request.master, Path(scratch), "streammine prepare")
             try:
                 parts = _parts(session, request, staging, listener)
@@ -260,29 +257,10 @@ def _epoch_table(
 
 def main(arguments: Sequence[str], write_line: Callable[[str], None]) -> int:
     """The command; returns its exit code."""
-    if len(arguments) != 1:
-        write_line(
-            PrepareFailure(
-                kind="input", error="usage: python -m streammine.pipeline.prepare REQUEST.json"
-            ).model_dump_json()
-        )
-        return 2
-    request = PrepareRequest.model_validate_json(Path(arguments[0]).read_bytes())
-    try:
-        report = prepare(request, lambda progress: write_line(progress.model_dump_json()))
-    except InputError as error:
-        failure = PrepareFailure(kind="input", error=str(error))
-    except OutputError as error:
-        failure = PrepareFailure(kind="output", error=str(error))
-    except ClusterError as error:
-        failure = PrepareFailure(kind="cluster", error=str(error))
-    else:
-        write_line(report.model_dump_json())
-        return 0
-    write_line(failure.model_dump_json())
-    return 1
+    module = "streammine.pipeline.prepare"
+    return run_command(arguments, module, PrepareRequest, prepare, write_line)
 
 
 if __name__ == "__main__":
     # Spark writes to standard output at times; what the launcher reads must stay apart from that.
-    sys.exit(main(sys.argv[1:], lambda line: print(line, flush=True)))
+    sys.exit(main(sys.argv[1:], print_line))

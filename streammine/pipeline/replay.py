@@ -26,8 +26,7 @@ import zmq
 
 from streammine.model.epoch_log import MANIFEST_NAME
 from streammine.model.epochs import BEGINNING
-from streammine.model.errors import ClusterError, InputError, OutputError
-from streammine.model.preparation import PrepareFailure, PrepareProgress
+from streammine.model.errors import InputError
 from streammine.model.replay import (
     LETTERS_PARTITION,
     PROTOCOL_VERSION,
@@ -38,6 +37,8 @@ from streammine.model.replay import (
     unfit,
 )
 from streammine.model.replay_job import ReplayReport, ReplayRequest
+from streammine.model.spark_job import SparkProgress
+from streammine.pipeline.command import print_line, run_command
 from streammine.pipeline.epoch_log_parcels import EpochLog
 from streammine.pipeline.ingest_log_parcels import IngestLog, SliceLog
 from streammine.pipeline.parcels import Content, ReplayableLog, slice_contents
@@ -179,7 +180,7 @@ def replay(
     started = time.perf_counter()
     work = replay_of(request)
     with tempfile.TemporaryDirectory(prefix="streammine-replay-") as scratch:
-        listener(PrepareProgress(step="start Spark", done=0, total=1))
+        listener(SparkProgress(step="start Spark", done=0, total=1))
         session = start_session(request.master, Path(scratch), "streammine replay")
         try:
             tasks = min(work.slices, session.sparkContext.defaultParallelism)
@@ -286,7 +287,7 @@ def _telling(listener: ProgressListener, tasks: int) -> Iterator[None]:
 
     def tell() -> None:
         while not over.wait(TELL_SECONDS):
-            listener(PrepareProgress(step="replay", done=0, total=tasks))
+            listener(SparkProgress(step="replay", done=0, total=tasks))
 
     thread = threading.Thread(target=tell, name="telling", daemon=True)
     thread.start()
@@ -299,26 +300,10 @@ def _telling(listener: ProgressListener, tasks: int) -> Iterator[None]:
 
 def main(arguments: Sequence[str], write_line: Callable[[str], None]) -> int:
     """The command; returns its exit code."""
-    if len(arguments) != 1:
-        usage = "usage: python -m streammine.pipeline.replay REQUEST.json"
-        write_line(PrepareFailure(kind="input", error=usage).model_dump_json())
-        return 2
-    request = ReplayRequest.model_validate_json(Path(arguments[0]).read_bytes())
-    try:
-        report = replay(request, lambda progress: write_line(progress.model_dump_json()))
-    except InputError as error:
-        failure = PrepareFailure(kind="input", error=str(error))
-    except OutputError as error:
-        failure = PrepareFailure(kind="output", error=str(error))
-    except ClusterError as error:
-        failure = PrepareFailure(kind="cluster", error=str(error))
-    else:
-        write_line(report.model_dump_json())
-        return 0
-    write_line(failure.model_dump_json())
-    return 1
+    module = "streammine.pipeline.replay"
+    return run_command(arguments, module, ReplayRequest, replay, write_line)
 
 
 if __name__ == "__main__":
-    # One write per line: lines of progress come from another thread.
-    sys.exit(main(sys.argv[1:], lambda line: print(f"{line}\n", end="", flush=True)))
+    # Spark writes to standard output at times; what the launcher reads must stay apart from that.
+    sys.exit(main(sys.argv[1:], print_line))

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streammine.model.errors import ClusterError
-from streammine.model.preparation import PrepareProgress
+from streammine.model.spark_job import SparkProgress
 
 ATTEMPTS = 4
 """A task that dies is run again until it has had so many attempts (Spark's own default on
@@ -42,7 +42,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c: %m%n%ex
 """
 
-ProgressListener = Callable[[PrepareProgress], None]
+ProgressListener = Callable[[SparkProgress], None]
 
 
 def start_session(master: str, scratch: Path, name: str) -> SparkSession:
@@ -186,7 +186,7 @@ class _Progress:
             self._tell(self._total)
 
     def _tell(self, done: int) -> None:
-        self._listener(PrepareProgress(step=self._step, done=done, total=self._total))
+        self._listener(SparkProgress(step=self._step, done=done, total=self._total))
 
     def _watch(self) -> None:
         told = 0

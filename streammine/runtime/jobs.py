@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from streammine.model.credentials import refuse_credentials
 from streammine.model.errors import ClusterError, TopologyError
 from streammine.model.job import JobOutcome
-from streammine.model.preparation import PrepareProgress
+from streammine.model.spark_job import SparkProgress
 from streammine.model.topology import Topology
 from streammine.runtime.client import Client
 from streammine.runtime.cluster import LocalCluster
@@ -50,7 +50,7 @@ class Watcher(Protocol):
 
     def phase(self, text: str) -> None: ...
 
-    def preparing(self, source: str, progress: PrepareProgress) -> None: ...
+    def preparing(self, source: str, progress: SparkProgress) -> None: ...
 
     def status(self, submission: Submission, status: dict[str, Any]) -> None: ...
 
@@ -66,7 +66,7 @@ class Unwatched:
     def phase(self, text: str) -> None:
         """Nothing is shown."""
 
-    def preparing(self, source: str, progress: PrepareProgress) -> None:
+    def preparing(self, source: str, progress: SparkProgress) -> None:
         """Nothing is shown."""
 
     def status(self, submission: Submission, status: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from streammine.model.epoch_log import EpochSettings
 from streammine.model.errors import ClusterError, InputError
-from streammine.model.preparation import PrepareProgress
 from streammine.model.replay_job import ReplayReport, ReplayRequest, ReplayTarget
+from streammine.model.spark_job import SparkProgress
 from streammine.model.suggestions import did_you_mean
 from streammine.model.topology import Topology
 from streammine.model.topology.replay_source import ReplaySource
@@ -90,7 +90,7 @@ def run_replay(
     Raises InputError, OutputError and ClusterError.
     """
 
-    def watching(progress: PrepareProgress) -> None:
+    def watching(progress: SparkProgress) -> None:
         listener(progress)
         outcome = client.outcome(job.number)
         if outcome is not None and outcome.status != "finished":

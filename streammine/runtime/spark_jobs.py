@@ -18,12 +18,12 @@ import psutil
 from pydantic import BaseModel, ValidationError
 
 from streammine.model.errors import ClusterError, InputError, OutputError, StreammineError
-from streammine.model.preparation import PrepareFailure, PrepareProgress
+from streammine.model.spark_job import SparkFailure, SparkProgress
 from streammine.runtime import scratch
 from streammine.runtime.java import find_java
 from streammine.runtime.processes import ChildProcess
 
-ProgressListener = Callable[[PrepareProgress], None]
+ProgressListener = Callable[[SparkProgress], None]
 Report = TypeVar("Report", bound=BaseModel)
 
 _STOP_SECONDS = 5.0
@@ -54,7 +54,7 @@ def run_spark_job(
             _end(process)
         if outcome is None:
             raise ClusterError(f"{process.ending()}: {' | '.join(last_words)}")
-    if isinstance(outcome, PrepareFailure):
+    if isinstance(outcome, SparkFailure):
         raise _error_of(outcome)
     return outcome
 
@@ -73,20 +73,20 @@ def _environment(scratch: str, java: Path) -> dict[str, str]:
 
 def _outcome(
     process: ChildProcess, report: type[Report], listener: ProgressListener | None
-) -> tuple[Report | PrepareFailure | None, list[str]]:
+) -> tuple[Report | SparkFailure | None, list[str]]:
     """Follow the job's output to its end: what came of it, None when it ended without a word, and
     the last lines of other output."""
-    outcome: Report | PrepareFailure | None = None
+    outcome: Report | SparkFailure | None = None
     last_words: deque[str] = deque(maxlen=_LAST_LINES)
     for line in process.pipe:
-        message = _message(line, (report, PrepareFailure, PrepareProgress))
+        message = _message(line, (report, SparkFailure, SparkProgress))
         if message is None:
             # Java and libraries print, too.
             last_words.append(line.decode(errors="replace").strip())
-        elif isinstance(message, report | PrepareFailure):
+        elif isinstance(message, report | SparkFailure):
             outcome = message
         elif listener is not None:
-            assert isinstance(message, PrepareProgress)
+            assert isinstance(message, SparkProgress)
             listener(message)
     process.wait()
     return outcome, list(last_words)
@@ -124,7 +124,7 @@ def _gone_is_fine() -> Iterator[None]:
         return
 
 
-def _error_of(failure: PrepareFailure) -> StreammineError:
+def _error_of(failure: SparkFailure) -> StreammineError:
     kinds: dict[str, type[StreammineError]] = {
         "input": InputError,
         "output": OutputError,

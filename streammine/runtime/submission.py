@@ -19,8 +19,9 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import OutputError, TopologyError
 from streammine.model.job import JobSpec, ResolvedSource, SinkTarget
 from streammine.model.locations import below
-from streammine.model.preparation import PrepareProgress, request_for
+from streammine.model.preparation import request_for
 from streammine.model.snapshots import RecoverySettings
+from streammine.model.spark_job import SparkProgress
 from streammine.model.topology import FilesSource, Topology
 from streammine.runtime.output import begin_run
 from streammine.runtime.prepared_logs import ensure_log
@@ -38,7 +39,7 @@ STORED_FORMATS = {"console": "arrow"}
 DEAD_LETTERS_FOLDER = "dead-letters"
 DEFAULT_LOG_PARTITIONS = 8
 DEFAULT_SPARK_MASTER = "local[*]"
-Progress = Callable[[str, PrepareProgress], None]
+Progress = Callable[[str, SparkProgress], None]
 
 
 @dataclass(frozen=True)

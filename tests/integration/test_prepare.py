@@ -16,13 +16,8 @@ import pytest
 from streammine.model.epoch_log import MANIFEST_NAME, Manifest, SegmentReader
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import ClusterError, InputError
-from streammine.model.preparation import (
-    FormatSettings,
-    PrepareProgress,
-    PrepareRequest,
-    RawFile,
-    request_for,
-)
+from streammine.model.preparation import FormatSettings, PrepareRequest, RawFile, request_for
+from streammine.model.spark_job import SparkProgress
 from streammine.runtime.prepared_logs import ensure_log, is_current, run_prepare
 
 pytestmark = pytest.mark.slow
@@ -201,7 +196,7 @@ def test_killed_tasks_are_repeated_and_leave_the_same_bytes(
     killed: list[str] = []
     attempts: dict[str, int] = {}
 
-    def kill_midway(progress: PrepareProgress) -> None:
+    def kill_midway(progress: SparkProgress) -> None:
         prefix = {"parse": "parsed-", "write": "segment-"}.get(progress.step)
         if progress.step == "write":
             attempts["parsed"] = len(list(output.glob(".staging-*/parsed-*")))
@@ -283,7 +278,7 @@ def test_a_half_written_gzip_is_an_input_error_that_names_file_and_rows(
 def test_a_log_is_reused_until_its_input_changes(tmp_path: Path) -> None:
     path = tmp_path / "few.csv"
     path.write_text("ts,plug,value\n1,2,3\n")
-    steps: list[PrepareProgress] = []
+    steps: list[SparkProgress] = []
     first = ensure_log("few", csv_request([path]), tmp_path, steps.append)
     assert steps
     assert first.parent == tmp_path / ".streammine" / "logs"
@@ -312,7 +307,7 @@ def test_an_interrupted_prepare_leaves_no_process_and_no_file(
 ) -> None:
     family: list[psutil.Process] = []
 
-    def interrupt(progress: PrepareProgress) -> None:
+    def interrupt(progress: SparkProgress) -> None:
         if progress.step == "parse":
             family.extend(psutil.Process().children(recursive=True))
             raise KeyboardInterrupt

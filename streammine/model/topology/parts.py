@@ -45,7 +45,6 @@ _DEEPEST_SETTINGS = 32
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 _CODE_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_MODULE_FILE_PATTERN = r"^[^:]+:[^:]+$"
 
 
 class Part(BaseModel):
@@ -233,14 +232,6 @@ ColumnType = Annotated[
     WithJsonSchema({"type": "string", "pattern": TYPE_PATTERN}),
 ]
 """Name of a column type, in its canonical spelling."""
-
-CodePath = Annotated[
-    str,
-    AfterValidator(code_path),
-    Field(max_length=LONGEST_TEXT),
-    WithJsonSchema({"type": "string", "pattern": _MODULE_FILE_PATTERN}),
-]
-"""Where user code is: ``package.module:Class``."""
 
 DurationField = Annotated[
     Duration,

@@ -79,10 +79,51 @@ class Following:
         return following
 
 
-class LiveReader:
-    """A SourceReader. `receiver` is given where the log has not ended; it is closed with the reader.
+class LogReader:
+    """What readers of ingest logs have in common. `receiver` is given where the log has not ended; it is
+    closed with the reader."""
 
-    Rows stand in file `file`, the slice's number, so that they have one order over all slices.
+    def __init__(
+        self,
+        name: str,
+        logged: Iterator[tuple[Entry, Place]],
+        position: Position | None,
+        rows: SourceRows,
+        handover: Handover,
+        receiver: Receiver | None,
+    ) -> None:
+        self._name = name
+        self._following = Following(logged, handover)
+        self._position = position or {}
+        self._schema = rows.schema
+        self._epoch = rows.epoch
+        self._columns = list(rows.schema.names if rows.columns is None else rows.columns)
+        self._receiver = receiver
+        self._open_epoch = BEGINNING
+        self._exhausted = False
+
+    @property
+    def total_rows(self) -> int | None:
+        return None
+
+    def position(self) -> Position:
+        """See SourceReader."""
+        return self._position
+
+    def close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.close()
+
+    def _raise_failure(self, found: Sequence[object]) -> None:
+        """Raise why nothing comes any more, unless something did."""
+        failure = self._following.failure
+        if failure is not None and not found and not self._exhausted:
+            raise failure
+
+
+class LiveReader(LogReader):
+    """A SourceReader. Rows stand in file `file`, the slice's number, so that they have one order over all
+    slices. Its position stands before dead rows whose epoch isn't known yet.
     """
 
     def __init__(
@@ -95,29 +136,9 @@ class LiveReader:
         handover: Handover,
         receiver: Receiver | None,
     ) -> None:
-        self._name = name
+        super().__init__(name, logged, position, rows, handover, receiver)
         self._file = file
-        self._following = Following(logged, handover)
-        self._position = position or {}
-        self._schema = rows.schema
-        self._epoch = rows.epoch
-        self._columns = list(rows.schema.names if rows.columns is None else rows.columns)
-        self._receiver = receiver
-        self._open_epoch = BEGINNING
-        self._exhausted = False
         self._homeless: list[DeadRow] = []
-
-    @property
-    def total_rows(self) -> int | None:
-        return None
-
-    def position(self) -> Position:
-        """See SourceReader. Stands before dead rows whose epoch isn't known yet."""
-        return self._position
-
-    def close(self) -> None:
-        if self._receiver is not None:
-            self._receiver.close()
 
     def read(self, rows: int, elapsed_seconds: float) -> Delivery:
         """See SourceReader."""
@@ -141,9 +162,7 @@ class LiveReader:
                 self._exhausted = True
                 break
             self._open_epoch = max(self._open_epoch, entry.open_epoch)
-        failure = self._following.failure
-        if failure is not None and not found and not self._exhausted:
-            raise failure
+        self._raise_failure(found)
         pieces = tuple(self._pieces(found)) if found else ()
         letters = tuple((epoch, self._letters(dead[epoch])) for epoch in sorted(dead))
         wake = None if found or self._exhausted else WAKE_SECONDS

@@ -12,14 +12,10 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-import zmq
-import zmq.asyncio
-from zmq.auth.asyncio import AsyncioAuthenticator
 
 from streammine.model.epoch_log import log_schema
 from streammine.model.epochs import EpochDefinition
@@ -51,9 +47,9 @@ from streammine.runtime import scratch
 from streammine.runtime.endpoints import SocketFolder
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.sources.live.addresses import Address
-from streammine.runtime.sources.live.receiver import AddressTakenError, Gate
+from streammine.runtime.sources.live.receiver import Gate
 from streammine.runtime.sources.live.replay_intake import ParcelMessage
-from streammine.runtime.sources.live.zeromq import CLOSE_PATIENCE_SECONDS, require_keys
+from streammine.runtime.sources.live.router import Router
 
 logger = logging.getLogger(__name__)
 
@@ -128,10 +124,7 @@ class ReplayPort:
         self._newest: asyncio.Future[list[Receipt]] | None = None
         self._folder: SocketFolder | None = None
         self._bound = ""
-        self._context: zmq.asyncio.Context | None = None
-        self._authenticator: AsyncioAuthenticator | None = None
-        self._serving: asyncio.Task[None] | None = None
-        self._answers: set[asyncio.Task[None]] = set()
+        self._router = Router()
 
     @property
     def address(self) -> str:
@@ -139,62 +132,32 @@ class ReplayPort:
 
     async def open(self, gate: Gate) -> None:
         """See Endpoint."""
-        self._context = zmq.asyncio.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.maxmsgsize = MAXIMUM_BODY_BYTES
-        self._socket.rcvhwm = QUEUED_MESSAGES
-        self._socket.linger = int(CLOSE_PATIENCE_SECONDS * 1000)
-        self._socket.heartbeat_ivl = 5_000
-        self._socket.heartbeat_timeout = 15_000
-        self._socket.handshake_ivl = 10_000
-        try:
-            self._bind()
-        except zmq.ZMQError as error:
-            await self.close()
-            text = f"source '{self._source}' can't listen at {self._tcp}: {error}"
-            if error.errno == zmq.EADDRINUSE:
-                raise AddressTakenError(
-                    f"{text}; end what listens there, or choose another port"
-                ) from None
-            raise InputError(f"{text}; `bind` names an address of the source's node") from None
+        tcp = self._tcp
+        assert tcp is None or self._keys is not None
+        ipv6 = tcp is not None and ":" in tcp.host
+        keys = None if tcp is None else self._keys
+        self._router.open(MAXIMUM_BODY_BYTES, QUEUED_MESSAGES, ipv6, keys)
+        await self._bind()
         about = {"endpoint": self._bound, "host": socket.gethostname()}
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._publish, json.dumps(about).encode())
-        self._serving = asyncio.ensure_future(self._serve(gate))
+        self._router.serve(self._serve(gate))
 
-    def _bind(self) -> None:
+    async def _bind(self) -> None:
+        failing = f"source '{self._source}' can't listen at {self._tcp}"
         if self._tcp is None:
             self._folder = SocketFolder()
             scratch.guard(self._folder.path)
             self._bound = f"ipc://{self._folder.path}/{secrets.token_hex(8)}"
-            self._socket.bind(self._bound)
+            await self._router.bind(self._bound, failing)
             return
-        assert self._context is not None
-        assert self._keys is not None
-        if ":" in self._tcp.host:
-            self._socket.ipv6 = True
-        self._authenticator = require_keys(self._context, self._socket, self._keys)
-        self._socket.bind(f"tcp://{self._tcp}")
+        await self._router.bind(f"tcp://{self._tcp}", failing)
         host = socket.getfqdn() if self._tcp.host in _WILDCARDS else self._tcp.host
         self._bound = f"tcp://{Address(host, self._tcp.port)}"
 
     async def close(self) -> None:
         """See Endpoint. What is durable is still acknowledged."""
-        if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
-        if self._answers:
-            await asyncio.wait(self._answers, timeout=CLOSE_PATIENCE_SECONDS)
-            for task in self._answers:
-                task.cancel()
-            await asyncio.gather(*self._answers, return_exceptions=True)
-        if self._authenticator is not None:
-            self._authenticator.stop()
-            self._authenticator = None
-        if self._context is not None:
-            self._socket.close()
-            self._context.term()
-            self._context = None
+        await self._router.close()
         if self._folder is not None:
             scratch.remove(self._folder.path)
             self._folder = None
@@ -203,7 +166,7 @@ class ReplayPort:
 
     async def _serve(self, gate: Gate) -> None:
         while True:
-            frames: list[bytes] = await self._socket.recv_multipart()
+            frames: list[bytes] = await self._router.receive()
             client, *content = frames
             try:
                 self._take(gate, client, content)
@@ -234,9 +197,9 @@ class ReplayPort:
             case Alive():
                 self._send(client, Held(session.number, session.durable))
             case Finish():
-                self._start(self._finish(gate, session))
+                self._router.start(self._finish(gate, session))
             case Bye():
-                self._start(self._settle(session))
+                self._router.start(self._settle(session))
 
     def _begin(self, client: bytes, hello: Hello) -> None:
         if hello.version != PROTOCOL_VERSION:
@@ -293,7 +256,7 @@ class ReplayPort:
         session.taken += 1
         session.under_way_bytes += len(body)
         session.last = head.mark
-        self._start(self._acknowledge(session, done, session.taken, len(body)))
+        self._router.start(self._acknowledge(session, done, session.taken, len(body)))
 
     def _checked(self, session: _Session, head: ParcelHead, body: bytes) -> Parcel:
         """The parcel, which is one that the log can go on with."""
@@ -340,17 +303,9 @@ class ReplayPort:
                 self._session = None
             self._send(session.client, Done(session.number))
 
-    def _start(self, answer: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(answer)
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
-
     def _send(self, client: bytes, message: FromSource) -> None:
         # A ROUTER drops what goes to a client that is gone or doesn't read; it asks again.
-        self._start(self._sent([client, SOURCE_WORDS.encode(message)]))
-
-    async def _sent(self, frames: list[bytes]) -> None:
-        await self._socket.send_multipart(frames)
+        self._router.start(self._router.send([client, SOURCE_WORDS.encode(message)]))
 
 
 async def _came_true(done: asyncio.Future[list[Receipt]] | None) -> bool:

@@ -2,60 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
-from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece
+from streammine.model.epochs import INFINITY
 from streammine.model.errors import InputError
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
-from streammine.model.ingest_chain import Place
-from streammine.model.ingest_log import Entry, Parcel, Replayed
+from streammine.model.ingest_log import Parcel, Replayed
 from streammine.model.source_order import usable_event_times
-from streammine.runtime.sources.live.handover import Handover
-from streammine.runtime.sources.live.reader import WAKE_SECONDS, Following, SourceRows
-from streammine.runtime.sources.live.receiver import Receiver
+from streammine.runtime.sources.live.reader import WAKE_SECONDS, LogReader
 
 
-class ReplayReader:
-    """A SourceReader. `receiver` is given where the source is not over; it is closed with the reader.
-
-    Rows have the epochs and positions of the log that is replayed.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        logged: Iterator[tuple[Entry, Place]],
-        position: Position | None,
-        rows: SourceRows,
-        handover: Handover,
-        receiver: Receiver | None,
-    ) -> None:
-        self._name = name
-        self._following = Following(logged, handover)
-        self._position = position or {}
-        self._schema = rows.schema
-        self._epoch = rows.epoch
-        self._columns = list(rows.schema.names if rows.columns is None else rows.columns)
-        self._receiver = receiver
-        self._open_epoch = BEGINNING
-        self._exhausted = False
-
-    @property
-    def total_rows(self) -> int | None:
-        return None
-
-    def position(self) -> Position:
-        """See SourceReader."""
-        return self._position
-
-    def close(self) -> None:
-        if self._receiver is not None:
-            self._receiver.close()
+class ReplayReader(LogReader):
+    """A SourceReader. Rows have the epochs and positions of the log that is replayed."""
 
     def read(self, rows: int, elapsed_seconds: float) -> Delivery:
         """See SourceReader."""
@@ -73,9 +36,7 @@ class ReplayReader:
             found += entry.parcels
             rows_read += sum(each.rows + len(each.dead) for each in entry.parcels)
             self._open_epoch = max(self._open_epoch, entry.parcels[-1].open_epoch)
-        failure = self._following.failure
-        if failure is not None and not found and not self._exhausted:
-            raise failure
+        self._raise_failure(found)
         by_epoch = {
             epoch: list(group) for epoch, group in groupby(found, lambda each: each.mark.epoch)
         }

@@ -12,27 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
 from dataclasses import asdict
-from typing import Any
 
-import zmq
-import zmq.asyncio
-from zmq.auth.asyncio import AsyncioAuthenticator
-
-from streammine.model.errors import InputError
 from streammine.model.ingest_log import Receipt
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.sources.live.addresses import Address
 from streammine.runtime.sources.live.messages import Message, checked_id
-from streammine.runtime.sources.live.receiver import AddressTakenError, EndedError, Gate
+from streammine.runtime.sources.live.receiver import EndedError, Gate
+from streammine.runtime.sources.live.router import Router
 
 END = b"!end"
 QUEUED_MESSAGES = 16
-"""Of one client, before ZeroMQ stops reading from it."""
-
-CLOSE_PATIENCE_SECONDS = 1.0
-_DOMAIN = "live"
 
 
 class ZeroMq:
@@ -49,10 +39,7 @@ class ZeroMq:
         self._longest_message_bytes = longest_message_bytes
         self._may_end = may_end
         self._keys = keys
-        self._context: zmq.asyncio.Context | None = None
-        self._answers: set[asyncio.Task[None]] = set()
-        self._serving: asyncio.Task[None] | None = None
-        self._authenticator: AsyncioAuthenticator | None = None
+        self._router = Router()
 
     @property
     def address(self) -> str:
@@ -60,49 +47,16 @@ class ZeroMq:
 
     async def open(self, gate: Gate) -> None:
         """See Endpoint."""
-        self._context = zmq.asyncio.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.maxmsgsize = self._longest_message_bytes
-        self._socket.rcvhwm = QUEUED_MESSAGES
-        self._socket.linger = int(CLOSE_PATIENCE_SECONDS * 1000)
-        self._socket.heartbeat_ivl = 5_000
-        self._socket.heartbeat_timeout = 15_000
-        self._socket.handshake_ivl = 10_000
-        if ":" in self._address.host:
-            self._socket.ipv6 = True
-        if self._keys is not None:
-            self._authenticator = require_keys(self._context, self._socket, self._keys)
-        try:
-            self._socket.bind(f"tcp://{self._address}")
-        except zmq.ZMQError as error:
-            await self.close()
-            text = f"can't listen at {self._address}: {error}"
-            if error.errno == zmq.EADDRINUSE:
-                raise AddressTakenError(
-                    f"{text}; end what listens there, or choose another port"
-                ) from None
-            raise InputError(f"{text}; `bind` names an address of the source's node") from None
-        bound = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        ipv6 = ":" in self._address.host
+        self._router.open(self._longest_message_bytes, QUEUED_MESSAGES, ipv6, self._keys)
+        failing = f"can't listen at {self._address}"
+        bound = await self._router.bind(f"tcp://{self._address}", failing)
         self._address = Address(self._address.host, int(bound.rpartition(":")[2]))
-        self._serving = asyncio.ensure_future(self._serve(gate))
+        self._router.serve(self._serve(gate))
 
     async def close(self) -> None:
         """See Endpoint. What is durable is still answered."""
-        if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
-        if self._answers:
-            await asyncio.wait(self._answers, timeout=CLOSE_PATIENCE_SECONDS)
-            for task in self._answers:
-                task.cancel()
-            await asyncio.gather(*self._answers, return_exceptions=True)
-        if self._authenticator is not None:
-            self._authenticator.stop()
-            self._authenticator = None
-        if self._context is not None:
-            self._socket.close()
-            self._context.term()
-            self._context = None
+        await self._router.close()
 
     async def _serve(self, gate: Gate) -> None:
         while True:
@@ -110,7 +64,7 @@ class ZeroMq:
                 await gate.room()
             except EndedError:
                 return
-            frames: list[bytes] = await self._socket.recv_multipart()
+            frames = await self._router.receive()
             # A REQ socket puts an empty frame in front, and expects it back.
             envelope = 2 if len(frames) > 2 and not frames[1] else 1
             await self._take(gate, frames[:envelope], frames[envelope:])
@@ -121,7 +75,7 @@ class ZeroMq:
         error = None
         if content == [END]:
             if self._may_end:
-                self._start(self._end(gate, envelope))
+                self._router.start(self._end(gate, envelope))
                 return
             error = "clients may not end this source; see `end` in its topology"
         elif len(content) not in (1, 2):
@@ -129,53 +83,20 @@ class ZeroMq:
         elif client and name is None:
             error = "an id is 1 to 128 visible ASCII characters"
         if error is not None:
-            await self._send([*envelope, client, _json({"error": error})])
+            await self._router.send([*envelope, client, _json({"error": error})])
             return
         done = gate.offer([Message(content[-1], name)])
-        self._start(self._acknowledge(done, [*envelope, client]))
-
-    def _start(self, answer: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(answer)
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._router.start(self._acknowledge(done, [*envelope, client]))
 
     async def _acknowledge(
         self, done: asyncio.Future[list[Receipt]], envelope: list[bytes]
     ) -> None:
         (receipt,) = await done
-        await self._send([*envelope, _json(asdict(receipt))])
+        await self._router.send([*envelope, _json(asdict(receipt))])
 
     async def _end(self, gate: Gate, envelope: list[bytes]) -> None:
         await gate.end()
-        await self._send([*envelope, b"", _json({"ended": True})])
-
-    async def _send(self, frames: list[bytes]) -> None:
-        await self._socket.send_multipart(frames)
-
-
-def require_keys(
-    context: zmq.asyncio.Context, socket: zmq.asyncio.Socket, keys: ClusterKeys
-) -> AsyncioAuthenticator:
-    """Let only clients with the key file's client key in (CURVE), until the result is stopped."""
-    authenticator = AsyncioAuthenticator(context)
-    authenticator.start()
-    authenticator.configure_curve_callback(_DOMAIN, _OneKey(keys.client.public))
-    socket.zap_domain = _DOMAIN.encode()
-    socket.curve_server = True
-    socket.curve_publickey = keys.server.public
-    socket.curve_secretkey = keys.server.secret
-    return authenticator
-
-
-class _OneKey:
-    """Lets one public key in."""
-
-    def __init__(self, public: bytes) -> None:
-        self._public = public
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a client's key (Z85) is the one."""
-        return key == self._public
+        await self._router.send([*envelope, b"", _json({"ended": True})])
 
 
 def _json(answer: dict[str, object]) -> bytes:
