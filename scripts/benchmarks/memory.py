@@ -1,4 +1,8 @@
-"""Whether a node's memory grows with the input: the word count on an input and on one ten times as long."""
+"""Whether a node's memory grows with the input: the word count on an input and on one ten times as long.
+
+The long one is the short one's file read ten times over. Both must take several checkpoints, because what
+a node keeps grows until the first ones let it forget.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from benchmarks.cluster import BenchmarkCluster
 from benchmarks.report import print_json, print_table
 from benchmarks.workloads import WORKLOADS, Settings
 
+EVENTS = 10_000_000
 FACTOR = 10
 TOLERANCE = 1.1
 """Allocators do not give the same peak twice."""
@@ -34,17 +39,21 @@ def memory(
     discipline: str | None,
 ) -> None:
     workload = WORKLOADS["wordcount"]
-    small = events or workload.events
+    small = events or EVENTS
+    files = workload.files(folder, small)
     peaks = {}
-    for size in (small, FACTOR * small):
-        files = workload.files(folder, size)
+    for times in (1, FACTOR):
+        size = times * small
         # a new cluster each time: a process's peak is that of its life
         with (
             tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch,
             BenchmarkCluster(nodes) as cluster,
         ):
+            repeated = {
+                name: repeat(path, times, Path(scratch) / name) for name, path in files.items()
+            }
             settings = Settings(Path(scratch) / "output", slices, discipline)
-            cluster.run(workload.topology(files, settings), folder)
+            cluster.run(workload.topology(repeated, settings), folder)
             peaks[size] = {
                 name: peak_bytes(process.pid) for name, process in cluster.local.processes.items()
             }
@@ -71,6 +80,14 @@ def memory(
         ],
     )
     print(f"greatest peak, long input over short: {ratio:.2f}")
+
+
+def repeat(path: Path, times: int, folder: Path) -> Path:
+    """A pattern of files in a new folder that are all the same one."""
+    folder.mkdir()
+    for number in range(times):
+        (folder / f"{number:03d}{path.suffix}").symlink_to(path.resolve())
+    return folder / f"*{path.suffix}"
 
 
 def peak_bytes(pid: int) -> int:

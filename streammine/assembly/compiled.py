@@ -10,6 +10,7 @@ from partitioners import Broadcast, Hash, KeyRange, partitioner_named
 from streammine.assembly.environment import (
     CHANNEL_BUDGET_BYTES,
     DEAD_LETTERS_COMMIT_EVERY,
+    SLICE_BUDGET_BYTES,
     SMALLEST_BUDGET_BYTES,
     BuiltSlice,
     Environment,
@@ -295,7 +296,8 @@ class CompiledJob:
         """The credit of one channel into a slice."""
         if environment.channel_budget_bytes is not None:
             return environment.channel_budget_bytes
-        return max(SMALLEST_BUDGET_BYTES, CHANNEL_BUDGET_BYTES // len(self.graph.inputs[target]))
+        share = SLICE_BUDGET_BYTES // len(self.graph.inputs[target])
+        return max(SMALLEST_BUDGET_BYTES, min(CHANNEL_BUDGET_BYTES, share))
 
     def _processor(
         self,

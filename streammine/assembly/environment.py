@@ -18,13 +18,19 @@ from streammine.model.ids import SliceId
 from streammine.model.job import SinkTarget
 from streammine.model.snapshots import Restore, SnapshotMode
 
-CHANNEL_BUDGET_BYTES = 32 << 20
-"""What all channels into one slice may hold of later epochs, together.
+CHANNEL_BUDGET_BYTES = 4 << 20
+"""What a channel may hold of later epochs.
 
-A sender that runs ahead of the others costs memory here, in accumulators, and there, in retained frames.
+A sender that runs ahead of the others costs memory here, in accumulators, and there, in retained frames;
+and the further it may run, the longer a checkpoint takes that lies ahead of all senders.
 """
 
+SLICE_BUDGET_BYTES = 32 << 20
+"""What all channels into one slice may hold of later epochs, together."""
+
 SMALLEST_BUDGET_BYTES = 1 << 20
+"""Of a channel, however many there are."""
+
 DEAD_LETTERS_COMMIT_EVERY = 64
 """Epochs in a group of the dead-letter output."""
 
