@@ -23,14 +23,14 @@ from benchmarks.memory import peak_bytes
 from benchmarks.pictures import keep_results, say_results
 from benchmarks.report import print_json, print_table
 from streammine import Topology
-from streammine.assembly.environment import CHANNEL_BUDGET_BYTES, Environment
+from streammine.assembly.environment import SLICE_BUDGET_BYTES, Environment
 from streammine.engine.slice_settings import RETAINED_BYTES_IN_MEMORY, WAITING_BYTES_IN_MEMORY
 
 BUDGETS = SliceBudgets(
     WAITING_BYTES_IN_MEMORY,
     RETAINED_BYTES_IN_MEMORY,
     Environment.bag_memory_bytes,
-    CHANNEL_BUDGET_BYTES,
+    SLICE_BUDGET_BYTES,
 )
 KEYS = 10_000
 EPOCH_EVENTS = 50_000
