@@ -45,7 +45,8 @@ def probed(
         if name is None:
             known |= _declared(inputs, known, declared)
             continue
-        operator = build(name, [known[each] for each in inputs.pop(name)])
+        with topology.places.of(name):
+            operator = build(name, [known[each] for each in inputs.pop(name)])
         streams[name] = Stream(operator.output, operator)
         if not known.setdefault(name, operator.output).equals(operator.output):
             raise TopologyError(

@@ -19,6 +19,7 @@ from streammine.model.credentials import refuse_credentials
 from streammine.model.errors import Location, TopologyError
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology import InvalidTopologyError, Problem, Topology
+from streammine.model.topology.places import Places
 from streammine.model.yaml_tree import Path, YamlTree, plain_value, read_yaml
 
 _PLACEHOLDER = re.compile(r"(\$)?\$\{([^}:]*)(?::([^}]*))?\}")
@@ -46,9 +47,10 @@ def parse_topology(text: str, file: str, overrides: Sequence[str] = ()) -> Topol
             changed[_override(tree, name, value, placeholders.names)] = name
     tree.data.setdefault("name", _name_of(file))
     try:
-        return refuse_credentials(Topology.model_validate(tree.data)).check()
+        topology = refuse_credentials(Topology.model_validate(tree.data)).check()
     except InvalidTopologyError as error:
         raise _located(error.problems, tree, changed) from None
+    return topology.placed(_places(topology, tree, changed))
 
 
 def _split_overrides(overrides: Sequence[str]) -> dict[str, str]:
@@ -153,6 +155,19 @@ def _name_of(file: str) -> str:
     """A name out of a file's: its stem, with _ for what a name can't have."""
     stem = re.sub(r"[^A-Za-z0-9_-]", "_", PurePath(file).name.split(".")[0])[:100]
     return stem if _NAME.fullmatch(stem) else f"_{stem}"[:100]
+
+
+def _places(topology: Topology, tree: YamlTree, changed: Mapping[Path, str]) -> Places:
+    """Where the parts stand that no override has changed."""
+    elsewhere = {path[:2] for path in changed}
+    paths = [(section, name) for section in _SECTIONS for name in getattr(topology, section)]
+    return Places(
+        {
+            path[1]: tree.places[path].key
+            for path in paths
+            if path in tree.places and path not in elsewhere and path[:1] not in elsewhere
+        }
+    )
 
 
 def _located(

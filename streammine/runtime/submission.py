@@ -61,11 +61,11 @@ def compile_topology(topology: Topology, base: Path) -> tuple[CompiledJob, list[
     topology.check()
     epoch = topology.epoch_definition()
     used = topology.graph().order
-    resolved = [
-        resolve_source(name, topology.sources[name], epoch, str(base))
-        for name in used
-        if name in topology.sources
-    ]
+    resolved = []
+    for name in used:
+        if name in topology.sources:
+            with topology.places.of(name):
+                resolved.append(resolve_source(name, topology.sources[name], epoch, str(base)))
     schemas = {source.name: schema_of(source) for source in resolved}
     code = topology.code
     return CompiledJob(topology, schemas, str(base), lambda name: code[name]), resolved

@@ -30,6 +30,7 @@ from streammine.model.topology.parts import (
     Part,
     TextsOrNone,
 )
+from streammine.model.topology.places import Places
 from streammine.model.topology.problems import InvalidTopologyError, problems_of
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.snapshot import Snapshot, SnapshotField
@@ -113,6 +114,7 @@ class Topology(Part):
     )
 
     _code: dict[str, object] = PrivateAttr(default_factory=dict)
+    _places: Places = PrivateAttr(default_factory=Places)
 
     if TYPE_CHECKING:
 
@@ -184,6 +186,17 @@ class Topology(Part):
         if problems:
             raise InvalidTopologyError(problems)
         return self
+
+    @property
+    def places(self) -> Places:
+        """Where its parts stand in the file that it came from."""
+        return self._places
+
+    def placed(self, places: Places) -> Topology:
+        """The same, come from there."""
+        changed = self.model_copy()
+        changed._places = places
+        return changed
 
     def warnings(self) -> list[str]:
         """What is probably not meant, though it can run."""
