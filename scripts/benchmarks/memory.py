@@ -79,7 +79,10 @@ def memory(
             for name in peaks[small]
         ],
     )
-    print(f"greatest peak, long input over short: {ratio:.2f}")
+    verdict = "grows" if ratio > TOLERANCE else "does not grow"
+    print(
+        f"greatest peak, long input over short: {ratio:.2f}; {verdict} (up to {TOLERANCE} is noise)"
+    )
 
 
 def repeat(path: Path, times: int, folder: Path) -> Path:

@@ -26,7 +26,7 @@ and the further it may run, the longer a checkpoint takes that lies ahead of all
 """
 
 SLICE_BUDGET_BYTES = 32 << 20
-"""What all channels into one slice may hold of later epochs, together."""
+"""What all channels into one slice may hold of later epochs together, unless they are very many."""
 
 SMALLEST_BUDGET_BYTES = 1 << 20
 """Of a channel, however many there are."""

@@ -47,12 +47,12 @@ def probed(
             continue
         with topology.places.of(name):
             operator = build(name, [known[each] for each in inputs.pop(name)])
-        streams[name] = Stream(operator.output, operator)
-        if not known.setdefault(name, operator.output).equals(operator.output):
-            raise TopologyError(
-                f"operator {name!r}: its output is {operator.output}, though `output` declares "
-                f"{known[name]}"
-            )
+            streams[name] = Stream(operator.output, operator)
+            if not known.setdefault(name, operator.output).equals(operator.output):
+                raise TopologyError(
+                    f"operator {name!r}: its output is {operator.output}, though `output` declares "
+                    f"{known[name]}"
+                )
     return streams
 
 
