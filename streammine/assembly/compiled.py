@@ -8,12 +8,10 @@ import pyarrow as pa
 
 from partitioners import Broadcast, Hash, KeyRange, partitioner_named
 from streammine.assembly.environment import (
-    CHANNEL_BUDGET_BYTES,
     DEAD_LETTERS_COMMIT_EVERY,
-    SLICE_BUDGET_BYTES,
-    SMALLEST_BUDGET_BYTES,
     BuiltSlice,
     Environment,
+    channel_budget,
     loaded_snapshot,
     restored_to,
 )
@@ -296,8 +294,7 @@ class CompiledJob:
         """The credit of one channel into a slice."""
         if environment.channel_budget_bytes is not None:
             return environment.channel_budget_bytes
-        share = SLICE_BUDGET_BYTES // len(self.graph.inputs[target])
-        return max(SMALLEST_BUDGET_BYTES, min(CHANNEL_BUDGET_BYTES, share))
+        return channel_budget(len(self.graph.inputs[target]))
 
     def _processor(
         self,

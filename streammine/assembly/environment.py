@@ -37,6 +37,11 @@ DEAD_LETTERS_COMMIT_EVERY = 64
 DEFAULT_READ_ROWS = 1 << 16
 
 
+def channel_budget(channels: int) -> int:
+    """The credit in bytes of each of so many channels into one slice."""
+    return max(SMALLEST_BUDGET_BYTES, min(CHANNEL_BUDGET_BYTES, SLICE_BUDGET_BYTES // channels))
+
+
 @dataclass(frozen=True)
 class Environment:
     """What a shell hands to the slices it hosts.

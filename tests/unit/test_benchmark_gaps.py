@@ -14,7 +14,7 @@ from scripts.benchmarks.gaps import (
     recovery_times,
 )
 from scripts.benchmarks.stalled import BUDGETS
-from streammine.assembly.environment import CHANNEL_BUDGET_BYTES, SLICE_BUDGET_BYTES
+from streammine.assembly.environment import channel_budget
 
 COMMITS = [10.0, 10.1, 10.2, 11.2, 11.3, 11.8]
 """One a tenth of a second, a long gap from 10.2 on, and a shorter one at the end."""
@@ -97,6 +97,4 @@ def test_the_bound_adds_the_budgets_of_what_a_slice_has() -> None:
 
 @pytest.mark.parametrize("channels", [1, 4, 32])
 def test_the_bound_of_a_stalled_slice_has_all_its_channels(channels: int) -> None:
-    """As many bytes as `CompiledJob` gives to each of them."""
-    each = min(CHANNEL_BUDGET_BYTES, SLICE_BUDGET_BYTES // channels)
-    assert channels * each <= BUDGETS.channels
+    assert channels * channel_budget(channels) <= BUDGETS.channels

@@ -166,8 +166,7 @@ class ReplayPort:
 
     async def _serve(self, gate: Gate) -> None:
         while True:
-            frames: list[bytes] = await self._router.receive()
-            client, *content = frames
+            client, *content = await self._router.receive()
             try:
                 self._take(gate, client, content)
             except ProtocolError as error:

@@ -12,9 +12,9 @@ from zmq.auth.asyncio import AsyncioAuthenticator
 
 from streammine.model.errors import InputError
 from streammine.runtime.keys import ClusterKeys
+from streammine.runtime.sources.live.listener import CLOSE_PATIENCE_SECONDS
 from streammine.runtime.sources.live.receiver import AddressTakenError
 
-CLOSE_PATIENCE_SECONDS = 1.0
 _DOMAIN = "live"
 
 
