@@ -92,7 +92,10 @@ class CompiledJob:
             if name in self.columns
         }
         self.streams = self._probe(pruned)
-        self.graph = graph if graph is not None else plan(self._logical_nodes())
+        if graph is None:
+            with topology.places.of():
+                graph = plan(self._logical_nodes())
+        self.graph = graph
 
     def _probe(self, schemas: Mapping[str, pa.Schema]) -> dict[str, Stream]:
         return probed(

@@ -43,7 +43,8 @@ def probed(
     while inputs:
         name = next((one for one, names in inputs.items() if known.keys() >= set(names)), None)
         if name is None:
-            known |= _declared(inputs, known, declared)
+            with topology.places.of():
+                known |= _declared(inputs, known, declared)
             continue
         with topology.places.of(name):
             operator = build(name, [known[each] for each in inputs.pop(name)])
@@ -68,5 +69,6 @@ def _declared(
             return {name: schema}
     raise TopologyError(
         f"which columns go round in the loop of {', '.join(missing)} can't be told: at least one of "
-        "them must be an Operator or Mapper with a fixed `output`"
+        "them must be an Operator or Mapper with a fixed `output`",
+        part=next(iter(missing)),
     )

@@ -36,9 +36,8 @@ class ManagedJob:
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
     that failed, is due. `snapshots`: durable
     snapshots by slice and epoch, whichever replica made them. `damaged`: names of snapshots that could not
-    be read. `retain_after`: slices are told that nobody asks for epochs up to it. `rebuilt`: plans that made
-    up for losses since the last complete checkpoint. `publishing`: the checkpoint epoch whose manifest is
-    being written.
+    be read. `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the
+    checkpoint epoch whose manifest is being written.
     """
 
     number: int
@@ -59,7 +58,6 @@ class ManagedJob:
     damaged: set[str] = field(default_factory=set)
     directive: Directive | None = None
     retain_after: int = BEGINNING
-    rebuilt: int = 0
     publishing: int | None = None
     _replicas: dict[Node, dict[tuple[str, int], SliceReport]] = field(default_factory=dict)
 
@@ -238,8 +236,22 @@ class ManagedJob:
         origins = [BEGINNING if each is None else each.epoch for each in restores.values()]
         # damaged snapshots may lead back behind what complete checkpoints have covered
         self.retain_after = min(self.retain_after, *origins) if origins else self.retain_after
-        self.rebuilt += 1
-        return self.next_plan(placements=kept)
+        if not restores:
+            return self.next_plan(placements=kept)
+        reached = max(self._reached(), self.plan.reached)
+        rebuilt = self.plan.rebuilt + 1 if reached == self.plan.reached else 1
+        return self.next_plan(placements=kept, rebuilt=rebuilt, reached=reached)
+
+    def _reached(self) -> int:
+        """The last epoch that everybody has behind him, as far as is known."""
+        assert self.plan is not None
+        complete = self.coordinator.complete
+        newest = complete[-1].epoch if complete else BEGINNING
+        last = [each for each in self.graph.slices if not self.graph.outputs[each]]
+        told = {slice_id: report for slice_id, _, report in self.in_charge()}
+        if not last or not told.keys() >= set(last):
+            return newest
+        return max(newest, min(told[each].frontier for each in last) - 1)
 
     def _broken(self) -> Iterator[tuple[SliceId, int]]:
         """Replicas that could not be restored from the snapshot that they were given."""

@@ -3,13 +3,15 @@
 Every node runs this machine; only that of the elected node acts. It declares a plan and waits until nodes
 report that they have reached it; what it knows of the job's progress comes from their reports alone,
 which are repeated with every heartbeat, so a new manager learns all of it within one. Whatever has to
-outlive it stands in the plan: moves (two replicas of a slice), nodes to be emptied, a savepoint.
+outlive it stands in the plan: moves (two replicas of a slice), nodes to be emptied, a savepoint, how often
+losses were made up for in vain.
 
 A job's phases, as this machine sees them::
 
     SUBMITTED --publish plan 1 (deploy)--> DEPLOYING --all nodes deployed; publish plan (run)--> RUNNING
     RUNNING --every slice finished--> ENDED(finished)
     DEPLOYING, RUNNING --a placed node is gone, or a snapshot damaged; publish a plan to mend it--> same
+    DEPLOYING, RUNNING --that again and again, and the job gets no further--> ENDED(failed)
     RUNNING --a new replica has caught up; publish a plan without the old one--> RUNNING
     RUNNING --a checkpoint is complete and a savepoint was asked for--> ENDED(savepoint)
     any --a node reports failure--> ENDED(failed)
@@ -58,6 +60,7 @@ from streammine.engine.node_stimuli import (
 from streammine.engine.placement import Node
 from streammine.model import recovery
 from streammine.model.control import Directive, Heartbeat
+from streammine.model.epochs import BEGINNING
 from streammine.model.job import JobGraph, JobOutcome, Plan
 from streammine.model.recovery import (
     Checkpoint,
@@ -74,9 +77,9 @@ SILENT_SECONDS = 15.0
 LOOK_AGAIN_SECONDS = 1.0
 """After a look at a job's store that failed."""
 
-MOST_REBUILT = 100
-"""Times that losses were made up for without a complete checkpoint in between, above which a job is given
-up."""
+MOST_REBUILT = 8
+"""Times in a row that losses are made up for while the job gets no further. What ends its nodes would end
+the next ones, too: an event that user code can't take, or memory that is not there."""
 
 
 @dataclass(frozen=True)
@@ -348,13 +351,14 @@ class ManagerMachine:
         plan = job.rebuilt_plan(live)
         if plan is None:
             return False
-        if job.rebuilt > MOST_REBUILT:
+        if plan.rebuilt > MOST_REBUILT:
+            after = "its beginning" if plan.reached == BEGINNING else f"epoch {plan.reached}"
             effects.append(
                 self._end(
                     job,
                     "failed",
-                    f"slices were rebuilt {job.rebuilt} times without a complete checkpoint in between; "
-                    "nodes die faster than the job can recover",
+                    f"nodes died {MOST_REBUILT + 1} times in a row without the job getting beyond {after}; "
+                    "how they ended stands in their logs",
                 )
             )
             return True
@@ -400,7 +404,6 @@ class ManagerMachine:
                     job.publishing = checkpoint.epoch
                     effects.append(PublishCheckpoint(job.number, checkpoint, self.member))
                 case recovery.CollectSnapshots(keep):
-                    job.rebuilt = 0
                     effects.append(CollectSnapshots(job.number, keep))
         assert job.plan is not None
         coordinator = job.coordinator

@@ -114,12 +114,14 @@ def _loops(
         if len(heads) > 1:
             raise TopologyError(
                 f"operators {' and '.join(map(repr, heads))} both read from operators that they lead "
-                "to: a cycle inside a cycle, which can't be run"
+                "to: a cycle inside a cycle, which can't be run",
+                part=heads[0],
             )
         (head,) = heads
         if all(source in members for source in inputs[head]):
             raise TopologyError(
-                f"operator {head!r} begins a loop, so it must also read from outside of the loop"
+                f"operator {head!r} begins a loop, so it must also read from outside of the loop",
+                part=head,
             )
         _check_members(by_name, vertices, members)
         rounds = by_name[head].max_rounds
@@ -138,12 +140,14 @@ def _check_members(
             raise TopologyError(
                 f"operator {name!r}: in a loop the events of a round come in any order, and "
                 f"discipline {vertices[name].discipline} asks for another ({vertices[name].reason}); "
-                "declare `commutative = True` if any order gives the same result"
+                "declare `commutative = True` if any order gives the same result",
+                part=name,
             )
         if by_name[name].ends_input:
             raise TopologyError(
                 f"operator {name!r} is part of a loop, which is over when the input is: it can't "
-                "have `end_input`"
+                "have `end_input`",
+                part=name,
             )
 
 
@@ -167,7 +171,8 @@ def _host(by_name: Mapping[str, LogicalNode], name: str) -> tuple[str, tuple[str
     while by_name[name].kind == "stateless":
         if name in stages:
             raise TopologyError(
-                f"the operators {', '.join(sorted(stages))} form a cycle, and none of them keeps state"
+                f"the operators {', '.join(sorted(stages))} form a cycle, and none of them keeps state",
+                part=name,
             )
         stages.append(name)
         (name,) = by_name[name].inputs
@@ -200,7 +205,8 @@ def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
     if wish in (Discipline.MERGE, Discipline.CONSENSUS):
         raise TopologyError(
             f"operator {node.name!r}: discipline {wish} is not available yet; "
-            "choose none, epoch or strict, or leave it out"
+            "choose none, epoch or strict, or leave it out",
+            part=node.name,
         )
     if node.kind == "sink":
         if node.ordered:
@@ -216,7 +222,8 @@ def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
         raise TopologyError(
             f"operator {node.name!r}: discipline epoch needs a commutative operator, and this one "
             "is not declared commutative; use strict, or declare `commutative = True` if any order "
-            "of an epoch's events gives the same result"
+            "of an epoch's events gives the same result",
+            part=node.name,
         )
     return Discipline.STRICT, "not commutative: the order of events may change its result"
 

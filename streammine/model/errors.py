@@ -3,10 +3,11 @@
 ::
 
     StreammineError
-    ├── TopologyError            a topology, expression or schema is wrong; nothing was started
-    ├── InputError               a source can't be opened or read (not: a bad row, that is a dead letter)
+    ├── PlacedError              knows where in the topology's file the fault stands, if it came from one
+    │   ├── TopologyError        a topology, expression or schema is wrong; nothing was started
+    │   ├── InputError           a source can't be opened or read (not: a bad row, that is a dead letter)
+    │   └── UserCodeError        user code can't be imported, or raised while it ran
     ├── OutputError              a sink or store can't be written (disk full, no permission)
-    ├── UserCodeError            user code can't be imported, or raised while it ran
     ├── ClusterError             a node, port, ZooKeeper or Java is not as it must be
     │   └── StalePlanError       a plan was published by a manager that does not know the newest one
     ├── ProtocolError            a peer sent what no peer may send
@@ -37,16 +38,27 @@ class Location:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-class TopologyError(StreammineError):
-    """A topology can't be run. `location` is known when it came from a file."""
+class PlacedError(StreammineError):
+    """Something is wrong with a part of a topology. `part` is its name, where whoever raises this knows
+    which one it is; `location` is where it stands in the topology's file, if it came from one."""
 
-    def __init__(self, message: str, location: Location | None = None) -> None:
+    def __init__(
+        self, message: str, location: Location | None = None, *, part: str | None = None
+    ) -> None:
+        super().__init__(message)
         self.message = message
         self.location = location
-        super().__init__(f"{location}: {message}" if location else message)
+        self.part = part
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.message}" if self.location else self.message
 
 
-class InputError(StreammineError):
+class TopologyError(PlacedError):
+    """A topology can't be run."""
+
+
+class InputError(PlacedError):
     """A source can't be opened or read on."""
 
 
@@ -66,7 +78,7 @@ class StateVersionError(StreammineError):
     """A snapshot was made by another version of the engine or operator, and can't be migrated."""
 
 
-class UserCodeError(StreammineError):
+class UserCodeError(PlacedError):
     """User code can't be imported or raised; the message names operator, slice, epoch and event."""
 
 

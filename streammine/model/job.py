@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 
 from streammine.model.contracts import Discipline
+from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.snapshots import RecoverySettings, Restore
 
@@ -231,7 +232,8 @@ class Plan:
 
     `phase`: "deploy" (build slices, connect, load kernels; sources wait), "run", or "stop". Of several
     placements of a slice the first is the oldest; a move is under way. No slice is placed on a node that is
-    `draining`. `savepoint`: the job ends with the next complete checkpoint.
+    `draining`. `savepoint`: the job ends with the next complete checkpoint. `rebuilt`: how many plans in a
+    row made up for losses while the job got no further than the epoch `reached`.
     """
 
     job: int
@@ -240,6 +242,8 @@ class Plan:
     placements: dict[SliceId, tuple[Placement, ...]]
     draining: tuple[str, ...] = ()
     savepoint: bool = False
+    rebuilt: int = 0
+    reached: int = BEGINNING
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ class _PlanDocument:
     placements: dict[str, tuple[Placement, ...]]
     draining: tuple[str, ...]
     savepoint: bool
+    rebuilt: int
+    reached: int
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -85,7 +87,14 @@ _PLAN = TypeAdapter(_PlanDocument)
 def encode_plan(plan: Plan) -> bytes:
     placements = {str(slice_id): group for slice_id, group in plan.placements.items()}
     document = _PlanDocument(
-        plan.job, plan.version, plan.phase, placements, plan.draining, plan.savepoint
+        plan.job,
+        plan.version,
+        plan.phase,
+        placements,
+        plan.draining,
+        plan.savepoint,
+        plan.rebuilt,
+        plan.reached,
     )
     return _PLAN.dump_json(document)
 
@@ -97,7 +106,16 @@ def decode_plan(data: bytes) -> Plan:
         placements = {SliceId.parse(name): group for name, group in found.placements.items()}
     except ValueError as error:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
-    return Plan(found.job, found.version, found.phase, placements, found.draining, found.savepoint)
+    return Plan(
+        found.job,
+        found.version,
+        found.phase,
+        placements,
+        found.draining,
+        found.savepoint,
+        found.rebuilt,
+        found.reached,
+    )
 
 
 def _decoded(adapter: TypeAdapter[_T], data: bytes, what: str) -> _T:

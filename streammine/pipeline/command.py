@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from streammine.model.errors import ClusterError, InputError, OutputError
 from streammine.model.spark_job import SparkFailure
@@ -32,7 +32,11 @@ def run_command(
         usage = f"usage: python -m {module} REQUEST.json"
         write(SparkFailure(kind="input", error=usage))
         return 2
-    request = request_type.model_validate_json(Path(arguments[0]).read_bytes())
+    try:
+        request = request_type.model_validate_json(Path(arguments[0]).read_bytes())
+    except (OSError, ValidationError) as error:
+        write(SparkFailure(kind="input", error=f"{arguments[0]} holds no request: {error}"))
+        return 2
     try:
         report = job(request, write)
     except InputError as error:

@@ -54,7 +54,8 @@ class LocalCluster:
 
     With no node of its own, the cluster is there for those that join from elsewhere. `zookeeper` is
     "HOST:PORT,…" of an ensemble to use, or None to start one. Nodes talk over Unix
-    sockets, or, with `listen`, over TCP on that host.
+    sockets, or, with `listen`, over TCP on that host. `lacking`: how many nodes are gone that nothing has
+    taken the place of yet.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class LocalCluster:
         self._sockets: SocketFolder | None = None
         self._numbered = 0
         self._deaths: deque[float] = deque()
+        self.lacking = 0
         self._reached = False
 
     @property
@@ -191,14 +193,16 @@ class LocalCluster:
         lines = []
         if self.revive_server():
             lines.append("ZooKeeper died and was started again")
-        for ending in self.bury_nodes():
-            name = self.replace_node()
-            if name is None:
-                raise ClusterError(
-                    f"{ending}\nnodes die faster than they can be replaced; see above for the last "
-                    "one's end"
-                )
-            lines.append(f"{ending}; {name} takes its place")
+        endings = self.bury_nodes()
+        names = self.replace_nodes()
+        if self.lacking:
+            raise ClusterError(
+                f"{endings[-1]}\nnodes die faster than they can be replaced; see above for the last "
+                "one's end"
+            )
+        lines += [
+            f"{ending}; {name} takes its place" for ending, name in zip(endings, names, strict=True)
+        ]
         return lines
 
     def revive_server(self) -> bool:
@@ -227,11 +231,19 @@ class LocalCluster:
             del self.processes[process.name]
             process.close()
             self._note_death()
+            self.lacking += 1
         return lines
 
-    def replace_node(self) -> str | None:
-        """Start a node for one that is gone; its name, None where too many died lately."""
-        return None if self._too_many_died() else self.start_node()
+    def replace_nodes(self) -> list[str]:
+        """Start a node for each that is gone, or none where too many died lately; their names.
+
+        Those that are still lacking are started by a later call.
+        """
+        names = []
+        while self.lacking and not self._too_many_died():
+            names.append(self.start_node())
+            self.lacking -= 1
+        return names
 
     def _note_death(self) -> None:
         self._deaths.append(time.monotonic())

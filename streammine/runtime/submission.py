@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from streammine.assembly import CompiledJob
@@ -192,11 +193,15 @@ def _require_writable(sink: str, location: str) -> None:
         return
     folder = Path(location)
     existing = next(each for each in (folder, *folder.parents) if each.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
+    try:
+        # permissions alone don't tell: a file system may be read-only, or take no files at all
+        with TemporaryFile(dir=existing):
+            return
+    except OSError as error:
         raise OutputError(
-            f"sink {sink!r} can't write {folder}: no permission in {existing}; change that "
+            f"sink {sink!r} can't write {folder}: {existing} takes no file ({error.strerror}); change that "
             "folder's owner or mode, or choose another `path`"
-        )
+        ) from error
 
 
 def _dead_letters_location(

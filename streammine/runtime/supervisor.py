@@ -180,12 +180,13 @@ class Supervisor:
             remove_finished(self.folder, service.read_outcome)
             if cluster.revive_server():
                 logger.warning("ZooKeeper died and was started again")
-            for ending in cluster.bury_nodes():
-                name = cluster.replace_node()
-                if name is None:
-                    logger.warning("%s; too many died lately for another to be started", ending)
-                else:
-                    logger.warning("%s; %s takes its place", ending, name)
+            endings = cluster.bury_nodes()
+            for ending in endings:
+                logger.warning("%s", ending)
+            for name in cluster.replace_nodes():
+                logger.warning("%s takes the place of one that is gone", name)
+            if endings and cluster.lacking:
+                logger.warning("too many nodes died lately; %d are started later", cluster.lacking)
 
     def _still_wanted(self, cluster: LocalCluster) -> None:
         if self._stopping.is_set():

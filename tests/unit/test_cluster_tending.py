@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from streammine.model.errors import ClusterError
-from streammine.runtime.cluster import DEATHS_PER_NODE, LocalCluster
+from streammine.runtime.cluster import DEATHS_PER_NODE, DEATHS_SECONDS, LocalCluster
 from streammine.runtime.processes import ChildProcess
 
 
@@ -71,3 +71,16 @@ def test_when_too_many_die_the_last_one_s_words_are_told(cluster):
     wait_for_the_end(cluster)
     with pytest.raises(ClusterError, match="no memory for me\nnode-6 ended with exit code 3\n"):
         cluster.tend()
+
+
+def test_a_cluster_that_stays_up_starts_the_missing_ones_later(cluster, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("streammine.runtime.cluster.time.monotonic", lambda: now)
+    for _ in range(DEATHS_PER_NODE):
+        wait_for_the_end(cluster)
+        assert len(cluster.bury_nodes()) == len(cluster.replace_nodes()) == 1
+    wait_for_the_end(cluster)
+    assert len(cluster.bury_nodes()) == 1
+    assert (cluster.replace_nodes(), cluster.lacking) == ([], 1)
+    now += DEATHS_SECONDS + 1
+    assert (cluster.replace_nodes(), cluster.lacking) == (["node-7"], 0)

@@ -29,6 +29,11 @@ class Own(streammine.Mapper):
     output = {"n": "int64"}
     def map(self, event):
         return event.n
+
+class Last(streammine.Operator):
+    output = {"n": "int64"}
+    def process(self, key, event, state):
+        return [event.n]
 """
 
 
@@ -49,6 +54,11 @@ def refusal(folder: Path, text: str, *overrides: str) -> str:
         ("n + 1", "m + 1", "topology.yaml:5:3: operator 'more': expression 'm + 1': unknown col"),
         ("sum(n)", "sum(m)", "topology.yaml:6:3: operator 'sums': "),
         ("own_code:Own", "own_code:Won", "topology.yaml:7:3: module 'own_code' "),
+        (
+            '"own_code:Own"',
+            '"own_code:Last", discipline: epoch',
+            "topology.yaml:7:3: operator 'own': discipline epoch needs a commutative operator",
+        ),
     ],
 )
 def test_it_has_the_place_of_its_part(tmp_path: Path, right: str, wrong: str, said: str) -> None:

@@ -221,17 +221,56 @@ def test_versions_and_generations_never_come_twice() -> None:
     assert len(seen) == 2 * len(members)
 
 
+def lose(manager: ManagerMachine, *members: int, frontier: int = 25) -> list[str]:
+    """Node b is lost and comes back, for each of `members`; what it hosted gets as far as `frontier`."""
+    lines: list[str] = []
+    for member in members:
+        lines += told(manager, NodesChanged((A, ("b", member))))
+        plan = plan_of(manager)
+        there = [
+            report(str(slice_id), each.generation, frontier)
+            for slice_id, group in plan.placements.items()
+            for each in group
+            if each.node == "b"
+        ]
+        lines += told(manager, Reported(told_by("b", plan.version, there, member=member)))
+    return lines
+
+
 def test_a_job_that_dies_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "MOST_REBUILT", 2)
     manager = checkpointed()
     hear(manager, "a", *ON_A, frontier=25)
-    lines: list[str] = []
-    for member in range(3, 7):
-        lines += told(manager, NodesChanged((A, ("b", member))))
-        lines += told(manager, Reported(told_by("b", plan_of(manager).version)))
-    assert planned(lines) == ["plan 3: run", "plan 4: run"]
+    lines = lose(manager, 3, 4, 5, 6)
+    assert planned(lines) == ["plan 3: run", "plan 4: run", "plan 5: run"]
     (end,) = [line for line in lines if line.startswith("end")]
-    assert end.startswith("end: failed, slices were rebuilt 3 times without a complete checkpoint")
+    assert end.startswith(
+        "end: failed, nodes died 3 times in a row without the job getting beyond epoch 24; how they"
+    )
+
+
+def test_a_job_that_gets_further_between_losses_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_REBUILT", 2)
+    manager = checkpointed()
+    for member in range(3, 20):
+        hear(manager, "a", *ON_A, frontier=25 + member)
+        assert len(planned(lose(manager, member, frontier=25 + member))) == 1
+    lines = lose(manager, 20, 21, 22, frontier=44)
+    assert [line for line in lines if line.startswith("end")]
+
+
+def test_losses_in_vain_are_counted_over_managers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_REBUILT", 2)
+    old = checkpointed()
+    hear(old, "a", *ON_A, frontier=25)
+    lose(old, 3, 4)
+    new = new_manager()
+    told(new, NodesChanged((A, ("b", 4))), JobSeen(1, GRAPH, 2, ASYNCHRONOUS))
+    told(new, PlanSeen(plan_of(old)), Elected(True))
+    told(new, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
+    hear(new, "a", *ON_A, frontier=25)
+    lines = lose(new, 5, 6)
+    assert [line for line in lines if line.startswith("end")]
 
 
 # --- damaged snapshots -------------------------------------------------------------------------

@@ -240,6 +240,9 @@ class TestFinding:
         base = str(tmp_path)
         with pytest.raises(TopologyError, match=r"no column 'ts'.*its columns are time, v"):
             resolve_source("s", files("a.csv", schema=SCHEMA), COUNT, base)
+        (tmp_path / "b.csv").write_text('{"time": 1, "v": 2}\n')
+        with pytest.raises(TopologyError, match=r"looks like JSON: is `format: json` meant\?"):
+            resolve_source("s", files("b.csv", schema={"time": "int64"}), COUNT, base)
         with pytest.raises(TopologyError, match="no column 'ts', which is the epoch's time"):
             resolve_source("s", files("a.csv", schema={"time": "int64"}), TIME, base)
         wrong = files("a.csv", schema={"time": "string"}, merge_by="time")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from streammine.model.errors import InputError, Location, TopologyError, UserCodeError
+from streammine.model.errors import Location, PlacedError
 
 
 @dataclass(frozen=True)
@@ -17,17 +17,12 @@ class Places:
     parts: Mapping[str, Location] = field(default_factory=dict, compare=False)
 
     @contextmanager
-    def of(self, part: str) -> Iterator[None]:
-        """What is found to be wrong meanwhile is wrong with this part."""
+    def of(self, part: str | None = None) -> Iterator[None]:
+        """What is found to be wrong meanwhile is wrong with this part, or with the one that it names."""
         try:
             yield
-        except TopologyError as error:
-            place = self.parts.get(part)
-            if place is None or error.location is not None:
-                raise
-            raise TopologyError(error.message, place) from error
-        except (InputError, UserCodeError) as error:
-            place = self.parts.get(part)
-            if place is not None:
-                error.args = (f"{place}: {error}",)
+        except PlacedError as error:
+            name = part or error.part
+            if error.location is None and name is not None:
+                error.location = self.parts.get(name)
             raise

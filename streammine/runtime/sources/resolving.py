@@ -213,9 +213,11 @@ def _look_at_text(settings: FilesSource, files: Sequence[str], schema: pa.Schema
 def _check_header(path: str, header: tuple[str, ...], schema: pa.Schema) -> None:
     for column in schema.names:
         if column not in header:
+            json = header and header[0].lstrip().startswith("{")
+            hint = "; its first line looks like JSON: is `format: json` meant?" if json else ""
             raise TopologyError(
                 f"{path}: has no column '{column}'{did_you_mean(column, header)}; "
-                f"its columns are {', '.join(header)}"
+                f"its columns are {', '.join(header)}{hint}"
             )
 
 
