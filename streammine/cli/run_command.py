@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from streammine.cli.watching import JobOptions, job_options, watched_job
+from streammine.runtime.cluster import NODE_MODULES
+from streammine.runtime.fork_server import fork_server_here
 
 
 @click.command()
@@ -21,5 +23,6 @@ def run(zookeeper: str | None, **options: Any) -> None:
     savepointed, 1 when it could not run or failed, 2 for a wrong command line, 130 after Ctrl-C, 143
     after SIGTERM.
     """
+    fork_server_here(NODE_MODULES)
     with watched_job(JobOptions("streammine run", **options), zookeeper=zookeeper) as watched:
         watched.run_and_show()

@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from streammine.model.errors import StreammineError
+from streammine.runtime.cluster import NODE_MODULES
+from streammine.runtime.fork_server import fork_server_here
 from streammine.runtime.supervisor import READY, ClusterSettings, Supervisor
 
 
@@ -21,6 +23,7 @@ from streammine.runtime.supervisor import READY, ClusterSettings, Supervisor
 def supervise(folder: Path, settings: str, ready: int) -> None:
     """Own a cluster's processes until told to end."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    fork_server_here(NODE_MODULES)
     with open(ready, "w", encoding="utf-8") as answer:
 
         def say_ready() -> None:

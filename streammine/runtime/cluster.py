@@ -23,12 +23,16 @@ from streammine.runtime.departures import DepartureWatch
 from streammine.runtime.endpoints import SocketFolder, is_loopback
 from streammine.runtime.java import find_java
 from streammine.runtime.keys import ClusterKeys
-from streammine.runtime.processes import ChildProcess, close_all
+from streammine.runtime.processes import ChildProcess, LoadedProgram, close_all
 from streammine.runtime.zookeeper import ZooKeeperServer
 
 KEY_FILE = "cluster.key"
 ADDRESS_FOLLOWS = "-"
 """A node's `--zookeeper`: the address comes as the first line of its standard input."""
+
+PROGRAM = "streammine.cli.main"
+NODE_MODULES = (PROGRAM, "streammine.cli.node_command")
+"""What a node loads to begin with."""
 
 REACH_SECONDS = 5.0
 
@@ -146,10 +150,7 @@ class LocalCluster:
         # A name is never used again: the session of a node that died may outlive it.
         self._numbered += 1
         name = f"node-{self._numbered}"
-        command = [
-            sys.executable,
-            "-m",
-            "streammine.cli.main",
+        arguments = (
             *("node", "run"),
             *("--name", name),
             *("--zookeeper", ADDRESS_FOLLOWS),
@@ -158,13 +159,14 @@ class LocalCluster:
             *self._where(),
             *("--folder", str(self.folder / name)),
             *("--threads", str(self.threads)),
-        ]
+        )
         process = ChildProcess(
             name,
-            command,
+            [sys.executable, "-m", PROGRAM, *arguments],
             self.folder / f"{name}.log",
             environment=_environment(self.threads),
             listens=True,
+            loaded=LoadedProgram(PROGRAM, "main", arguments, NODE_MODULES),
         )
         self.processes[name] = process
         return process

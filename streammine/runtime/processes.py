@@ -18,11 +18,13 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal
+from typing import IO, Literal, TypeVar
 
 from streammine.model.errors import ClusterError
+from streammine.runtime.fork_server import ForkedProcess, ForkServerError, Program, server_for
 
 # Runs in the child before it becomes the wanted program: fork hooks in a threaded parent are
 # unsafe. A parent that died before the request was made shows by the child's having another one.
@@ -39,8 +41,21 @@ except OSError as error:
     sys.exit(f"cannot start {sys.argv[2]}: {error.strerror}")
 """
 
+Started = TypeVar("Started")
+
 _living: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 _spawner: ThreadPoolExecutor | None = None
+
+
+@dataclass(frozen=True)
+class LoadedProgram:
+    """A Python program as `module`'s `function`, called with `arguments` in sys.argv. The fork server loads
+    `modules` for it, which are `module` and what it would load later."""
+
+    module: str
+    function: str
+    arguments: tuple[str, ...]
+    modules: tuple[str, ...]
 
 
 class ChildProcess:
@@ -48,7 +63,9 @@ class ChildProcess:
 
     `output` takes standard output and error: a file (appended to) or "pipe", which the caller reads
     from `pipe` to its end. With `listens` its standard input is what `say` writes; without, it has
-    none. Raises ClusterError when the program can't be started at all.
+    none. `loaded`: the command is that of a Python program which is forked from this process's fork server,
+    where there is one, instead of loading everything itself. Raises ClusterError when the program can't be
+    started at all.
     """
 
     def __init__(
@@ -59,10 +76,12 @@ class ChildProcess:
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
         listens: bool = False,
+        loaded: LoadedProgram | None = None,
     ) -> None:
         self.name = name
         self.command = tuple(command)
         self.output = output
+        variables = dict(os.environ if environment is None else environment)
         shim = [sys.executable, "-I", "-S", "-c", _BEFORE_PROGRAM, str(os.getpid()), *command]
 
         def spawn(stdout: int | IO[bytes]) -> subprocess.Popen[bytes]:
@@ -72,16 +91,30 @@ class ChildProcess:
                 stdout=stdout,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env=dict(environment) if environment is not None else None,
+                env=variables,
                 process_group=0,
             )
 
+        def fork(stdout: int) -> ForkedProcess | None:
+            if loaded is None:
+                return None
+            arguments = (loaded.module, *loaded.arguments)
+            where = str(folder or Path.cwd())
+            program = Program(loaded.module, loaded.function, arguments, variables, where)
+            try:
+                server = _in_lasting_thread(lambda: server_for(loaded.modules, variables))
+                return server.start(program, stdout, listens)
+            except ForkServerError:
+                return None
+
+        self._process: subprocess.Popen[bytes] | ForkedProcess
         try:
             if output == "pipe":
                 self._process = _in_lasting_thread(lambda: spawn(subprocess.PIPE))
             else:
                 with open(output, "ab") as file:
-                    self._process = _in_lasting_thread(lambda: spawn(file))
+                    forked = fork(file.fileno())
+                    self._process = forked or _in_lasting_thread(lambda: spawn(file))
         except OSError as error:
             raise ClusterError(f"cannot start {name}: {error}") from None
         # Ready to read as soon as the process has ended.
@@ -212,7 +245,7 @@ def close_all(children: Sequence[ChildProcess], grace_seconds: float = 5.0) -> N
         child.close(grace_seconds)
 
 
-def _in_lasting_thread(spawn: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def _in_lasting_thread(spawn: Callable[[], Started]) -> Started:
     """Start a process from a thread that lives as long as this process does.
 
     The kernel's "parent" in PR_SET_PDEATHSIG is the thread that started the child: one started from

@@ -121,7 +121,7 @@ def test_a_cut_document_is_refused(cut: int) -> None:
 
 def test_a_changed_document_is_refused() -> None:
     one = Manifest(2, 0, 0, 4, 5, 0, None, (FILE,))
-    data = encode_manifest(one).replace(b'"bytes": 99', b'"bytes": 98')
+    data = encode_manifest(one).replace(b'"bytes":99', b'"bytes":98')
     with pytest.raises(OutputError, match="checksum does not fit"):
         decode_manifest(one.name, data)
 
