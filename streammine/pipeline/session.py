@@ -42,6 +42,9 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c: %m%n%ex
 """
 
+_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""The driver's Java hands out tasks, which are Python: to optimize it takes more time than it saves."""
+
 ProgressListener = Callable[[SparkProgress], None]
 
 
@@ -61,8 +64,9 @@ def start_session(master: str, scratch: Path, name: str) -> SparkSession:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     paths = [str(package.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
     os.environ["PYTHONPATH"] = ":".join(dict.fromkeys(paths))
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LIGHT_JAVA)
     java_options = (
-        f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile=file:{logging} -XX:-UsePerfData"
+        f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile=file:{logging} {_LIGHT_JAVA}"
     )
     builder = SparkSession.builder.appName(name).master(_with_attempts(master))
     settings = {
