@@ -69,7 +69,7 @@ class Surroundings:
         return marked_processes(MARK, self._mark, *words)
 
     def nodes(self) -> list[psutil.Process]:
-        return self.processes("streammine.cli.main", "node", "run", "--name")
+        return self.processes("streammine", "node run --name")
 
     def zookeeper(self) -> list[psutil.Process]:
         return self.processes("ZooKeeperServerMain")

@@ -11,8 +11,30 @@ INTERRUPTED_CODE = 128 + signal.SIGINT
 TERMINATED_CODE = 128 + signal.SIGTERM
 
 
+_came: list[int] = []
+
+
 class Terminated(BaseException):
     """SIGTERM came. No KeyboardInterrupt, which the command line library takes for a Ctrl-C."""
+
+
+def first_interruption() -> int | None:
+    """The signal that first interrupted this process, if one has.
+
+    It raises wherever the process is at that moment; a library may make an error of its own of it.
+    """
+    return _came[0] if _came else None
+
+
+def note_interruptions() -> None:
+    """Have Ctrl-C noted before it raises, unless it is ignored."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        _came.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
 
 
 @contextlib.contextmanager
@@ -20,6 +42,7 @@ def interruptible() -> Iterator[None]:
     """SIGTERM raises as Ctrl-C does, so that everything is tidied up on the way out."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
+        _came.append(number)
         raise Terminated
 
     before = signal.signal(signal.SIGTERM, terminate)

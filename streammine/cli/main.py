@@ -8,12 +8,18 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 from typing import NoReturn
 
 import click
 
-from streammine.cli.interruption import INTERRUPTED_CODE, TERMINATED_CODE, Terminated
+from streammine.cli.interruption import (
+    INTERRUPTED_CODE,
+    TERMINATED_CODE,
+    first_interruption,
+    note_interruptions,
+)
 from streammine.model.errors import StreammineError
 
 COMMANDS = {
@@ -85,25 +91,34 @@ def main() -> NoReturn:
 
 
 def _exit_code() -> int:
+    note_interruptions()
     try:
         code = streammine.main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except Terminated:
+    except BaseException as error:
+        return _code_after(error)
+    return code if isinstance(code, int) else 0
+
+
+def _code_after(error: BaseException) -> int:
+    number = first_interruption()
+    if number == signal.SIGTERM:
         click.echo("terminated", err=True)
         return TERMINATED_CODE
-    except (click.Abort, KeyboardInterrupt):
+    if number is not None or isinstance(error, click.Abort | KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return INTERRUPTED_CODE
-    except StreammineError as error:
-        click.echo(f"streammine: {error}", err=True)
-        return 1
-    except BrokenPipeError:
-        # the reader of our output has gone; nothing more can be said to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return code if isinstance(code, int) else 0
+    match error:
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case StreammineError():
+            click.echo(f"streammine: {error}", err=True)
+            return 1
+        case BrokenPipeError():
+            # the reader of our output has gone; nothing more can be said to it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+    raise error
 
 
 if __name__ == "__main__":

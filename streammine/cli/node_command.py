@@ -18,7 +18,6 @@ import pyarrow as pa
 from streammine.cli.clusters import cluster_options, connected, timeout_option
 from streammine.model.errors import ClusterError
 from streammine.model.suggestions import hint, listed
-from streammine.runtime.cluster import ADDRESS_FOLLOWS
 from streammine.runtime.endpoints import ipc_endpoints, tcp_endpoints
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.membership import Membership
@@ -34,17 +33,14 @@ def node() -> None:
 
 @node.command("run")
 @click.option("--name", required=True, help="The node's name, its own in the cluster.")
-@click.option(
-    "--zookeeper",
-    required=True,
-    help="HOST:PORT,… of the ensemble; with - it comes as the first line of standard input.",
-)
+@click.option("--zookeeper", required=True, help="HOST:PORT,… of the ensemble.")
 @click.option("--cluster", required=True, help="Name of the cluster.")
 @click.option("--keys", required=True, type=click.Path(path_type=Path), help="Cluster key file.")
 @click.option("--sockets", type=click.Path(path_type=Path), help="Private folder for sockets.")
 @click.option("--listen", help="HOST to listen on by TCP, instead of sockets in a folder.")
 @click.option("--folder", required=True, type=click.Path(path_type=Path), help="Scratch folder.")
 @click.option("--threads", default=1, show_default=True, help="Worker threads.")
+@click.option("--quiet", is_flag=True, help="Say only what is wrong.")
 def run(
     name: str,
     zookeeper: str,
@@ -54,6 +50,7 @@ def run(
     listen: str | None,
     folder: Path,
     threads: int,
+    quiet: bool,
 ) -> None:
     """Host slices of a cluster's jobs until told to end, or until the cluster is over.
 
@@ -74,12 +71,7 @@ def run(
         endpoints = partial(ipc_endpoints, sockets)
     else:
         raise click.UsageError("give --sockets FOLDER, or --listen HOST")
-    # whoever starts it by hand wants to see that it is there
-    tell = logger.info if zookeeper == ADDRESS_FOLLOWS else click.echo
-    if zookeeper == ADDRESS_FOLLOWS:
-        zookeeper = sys.stdin.readline().strip()
-        if not zookeeper:
-            raise ClusterError("standard input ended before it told where ZooKeeper is")
+    tell = logger.info if quiet else click.echo
     settings = NodeSettings(name, folder, threads, cluster_keys.verify)
     membership = Membership(settings, endpoints, cluster_keys, zookeeper, cluster, tell)
     for number in (signal.SIGTERM, signal.SIGINT):

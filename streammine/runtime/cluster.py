@@ -23,13 +23,16 @@ from streammine.runtime.departures import DepartureWatch
 from streammine.runtime.endpoints import SocketFolder, is_loopback
 from streammine.runtime.java import find_java
 from streammine.runtime.keys import ClusterKeys
-from streammine.runtime.processes import ChildProcess, LoadedProgram, close_all
+from streammine.runtime.processes import (
+    ChildProcess,
+    LoadedProgram,
+    close_all,
+    preload,
+    signals_deferred,
+)
 from streammine.runtime.zookeeper import ZooKeeperServer
 
 KEY_FILE = "cluster.key"
-ADDRESS_FOLLOWS = "-"
-"""A node's `--zookeeper`: the address comes as the first line of its standard input."""
-
 PROGRAM = "streammine.cli.main"
 NODE_MODULES = (PROGRAM, "streammine.cli.node_command")
 """What a node loads to begin with."""
@@ -125,51 +128,45 @@ class LocalCluster:
         if self._listen is None:
             self._sockets = SocketFolder(self.folder)
             scratch.guard(self._sockets.path)
-        # Nodes load their libraries while ZooKeeper starts; where it listens they learn afterwards.
-        for _ in range(self.nodes):
-            self._spawn_node()
+        # the nodes' libraries are loaded while ZooKeeper starts
+        loader = preload(NODE_MODULES, _environment(self.threads))
         if self._zookeeper is None:
             self._server = ZooKeeperServer(self.folder / "zookeeper")
             self._server.start()
-        for process in self.processes.values():
-            process.say(self.address.zookeeper)
         self._departures = DepartureWatch(self._session())
         self._departures.start()
-        for process in self.processes.values():
-            self._departures.watch(process)
+        loader.wait_until_loaded()
+        for _ in range(self.nodes):
+            self.start_node()
 
     def start_node(self) -> str:
         """Start one more node process in the running cluster; gives its name."""
-        process = self._spawn_node()
-        process.say(self.address.zookeeper)
-        if self._departures is not None:
-            self._departures.watch(process)
-        return process.name
-
-    def _spawn_node(self) -> ChildProcess:
         # A name is never used again: the session of a node that died may outlive it.
         self._numbered += 1
         name = f"node-{self._numbered}"
+        begin = ("node", "run", "--name", name)
         arguments = (
-            *("node", "run"),
-            *("--name", name),
-            *("--zookeeper", ADDRESS_FOLLOWS),
+            *begin,
+            *("--zookeeper", self.address.zookeeper),
             *("--cluster", self.name),
             *("--keys", str(self.folder / KEY_FILE)),
             *self._where(),
             *("--folder", str(self.folder / name)),
             *("--threads", str(self.threads)),
+            "--quiet",
         )
-        process = ChildProcess(
-            name,
-            [sys.executable, "-m", PROGRAM, *arguments],
-            self.folder / f"{name}.log",
-            environment=_environment(self.threads),
-            listens=True,
-            loaded=LoadedProgram(PROGRAM, "main", arguments, NODE_MODULES),
-        )
-        self.processes[name] = process
-        return process
+        title = f"streammine {' '.join(begin)}"
+        with signals_deferred():
+            process = self.processes[name] = ChildProcess(
+                name,
+                [sys.executable, "-m", PROGRAM, *arguments],
+                self.folder / f"{name}.log",
+                environment=_environment(self.threads),
+                loaded=LoadedProgram(title, PROGRAM, "main", arguments, NODE_MODULES),
+            )
+        if self._departures is not None:
+            self._departures.watch(process)
+        return name
 
     def _where(self) -> tuple[str, str]:
         if self._listen is not None:

@@ -30,8 +30,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any, NoReturn
 
+import setproctitle
+
 _LENGTH = struct.Struct("!I")
-_STANDARD_DESCRIPTORS = 2
 _END_SECONDS = 2.0
 _PR_SET_PDEATHSIG = 1
 
@@ -44,9 +45,11 @@ class ForkServerError(Exception):
 class Program:
     """A function without parameters, and what a process of its own would find when it is called.
 
-    `arguments` are sys.argv. `environment` replaces that of the server.
+    `arguments` are sys.argv. `environment` replaces that of the server. `title` is what lists of processes
+    show.
     """
 
+    title: str
     module: str
     function: str
     arguments: tuple[str, ...]
@@ -62,9 +65,8 @@ class ForkedProcess:
 
     stdout: IO[bytes] | None = None
 
-    def __init__(self, server: ForkServer, pid: int, stdin: IO[bytes] | None) -> None:
+    def __init__(self, server: ForkServer, pid: int) -> None:
         self.pid = pid
-        self.stdin = stdin
         self.returncode: int | None = None
         self._server = server
 
@@ -96,23 +98,14 @@ class ForkServer:
         """Whether it is there, as far as is known, and ours: a fork of its owner shares its socket."""
         return not self._lost and self.owner == os.getpid()
 
-    def start(self, program: Program, output: int, listens: bool) -> ForkedProcess:
+    def start(self, program: Program, output: int) -> ForkedProcess:
         """Fork; `output` is the descriptor of standard output and error. Raises ForkServerError."""
-        write_end: int | None = None
-        if listens:
-            read_end, write_end = os.pipe()
-        else:
-            read_end = os.open(os.devnull, os.O_RDONLY)
-        try:
-            answer = self.ask({"start": asdict(program)}, (read_end, output))
-        except ForkServerError:
-            if write_end is not None:
-                os.close(write_end)
-            raise
-        finally:
-            os.close(read_end)
-        stdin = None if write_end is None else os.fdopen(write_end, "wb")
-        return ForkedProcess(self, int(answer["pid"]), stdin)
+        return ForkedProcess(self, int(self.ask({"start": asdict(program)}, (output,))["pid"]))
+
+    def wait_until_loaded(self) -> None:
+        """Return when it can fork at once, or can't at all."""
+        with contextlib.suppress(ForkServerError):
+            self.ask({"loaded": True})
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
         """The server's answer. Raises ForkServerError."""
@@ -127,6 +120,11 @@ class ForkServer:
             except (OSError, ValueError) as error:
                 self._lost = True
                 raise ForkServerError(f"the server is gone: {error}") from error
+            except BaseException:
+                # Ctrl-C: it may have forked what nobody would know of
+                self._lost = True
+                self._kill()
+                raise
         if "error" in answer:
             raise ForkServerError(answer["error"])
         return answer
@@ -140,10 +138,16 @@ class ForkServer:
             self._closed = True
             self._channel.close()
             if not select.select([self._descriptor], [], [], _END_SECONDS)[0]:
-                os.kill(self._pid, signal.SIGKILL)
+                self._kill()
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._pid, 0)
             os.close(self._descriptor)
+
+    def _kill(self) -> None:
+        """Kill it; when this returns, the kernel has killed what it has forked."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        select.select([self._descriptor], [], [])
 
 
 _servers: dict[tuple[str, ...], ForkServer] = {}
@@ -242,6 +246,7 @@ def _leave_all_but(descriptor: int) -> None:
 def _serve(channel: socket.socket, client: int, modules: Sequence[str]) -> NoReturn:
     """Load, then fork as asked until the client is gone."""
     _begin_group(client)
+    _call_oneself("streammine fork server")
     for module in modules:
         importlib.import_module(module)
     # pages that no collection touches stay shared with the forks
@@ -257,6 +262,8 @@ def _serve(channel: socket.socket, client: int, modules: Sequence[str]) -> NoRet
         if "reap" in request:
             _, status = os.waitpid(request["reap"], 0)
             answer: dict[str, Any] = {"code": os.waitstatus_to_exitcode(status)}
+        elif "loaded" in request:
+            answer = {}
         else:
             try:
                 pid = os.fork()
@@ -278,7 +285,7 @@ def _serve(channel: socket.socket, client: int, modules: Sequence[str]) -> NoRet
 
 def _received_message(channel: socket.socket) -> tuple[bytes, list[int]]:
     """A message and the descriptors that came with it. Raises OSError when the other side is gone."""
-    head, descriptors, _, _ = socket.recv_fds(channel, _LENGTH.size, _STANDARD_DESCRIPTORS)
+    head, descriptors, _, _ = socket.recv_fds(channel, _LENGTH.size, 1)
     while 0 < len(head) < _LENGTH.size:
         more = channel.recv(_LENGTH.size - len(head))
         head = head + more if more else b""
@@ -303,19 +310,25 @@ def _begin_group(parent: int) -> None:
         os._exit(1)
 
 
-def _become(program: Program, server: int, stdin: int, output: int) -> NoReturn:
+def _call_oneself(title: str) -> None:
+    # a long title would be written over the environment that lists of processes show, too
+    os.environ["SPT_NOENV"] = "1"
+    setproctitle.setproctitle(title)
+
+
+def _become(program: Program, server: int, output: int) -> NoReturn:
     """Run the program in this process, and end it."""
     code: Any = 1
     try:
         with contextlib.suppress(PermissionError):
             _begin_group(server)
-        for target, source in enumerate((stdin, output, output)):
-            os.dup2(source, target)
-        for descriptor in (stdin, output):
-            os.close(descriptor)
+        for standard in (1, 2):
+            os.dup2(output, standard)
+        os.close(output)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        _call_oneself(program.title)
         os.environ.clear()
         os.environ.update(program.environment)
         os.chdir(program.folder)

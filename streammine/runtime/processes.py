@@ -16,15 +16,22 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, TypeVar
 
 from streammine.model.errors import ClusterError
-from streammine.runtime.fork_server import ForkedProcess, ForkServerError, Program, server_for
+from streammine.runtime.fork_server import (
+    ForkedProcess,
+    ForkServer,
+    ForkServerError,
+    Program,
+    server_for,
+)
 
 # Runs in the child before it becomes the wanted program: fork hooks in a threaded parent are
 # unsafe. A parent that died before the request was made shows by the child's having another one.
@@ -50,8 +57,10 @@ _spawner: ThreadPoolExecutor | None = None
 @dataclass(frozen=True)
 class LoadedProgram:
     """A Python program as `module`'s `function`, called with `arguments` in sys.argv. The fork server loads
-    `modules` for it, which are `module` and what it would load later."""
+    `modules` for it, which are `module` and what it would load later. `title` is what lists of processes
+    show."""
 
+    title: str
     module: str
     function: str
     arguments: tuple[str, ...]
@@ -62,10 +71,9 @@ class ChildProcess:
     """A running child. `name` is for messages.
 
     `output` takes standard output and error: a file (appended to) or "pipe", which the caller reads
-    from `pipe` to its end. With `listens` its standard input is what `say` writes; without, it has
-    none. `loaded`: the command is that of a Python program which is forked from this process's fork server,
-    where there is one, instead of loading everything itself. Raises ClusterError when the program can't be
-    started at all.
+    from `pipe` to its end. It has no standard input. `loaded`: the command is that of a Python program
+    which is forked from this process's fork server, where there is one, instead of loading everything
+    itself. Raises ClusterError when the program can't be started at all.
     """
 
     def __init__(
@@ -75,7 +83,6 @@ class ChildProcess:
         output: Path | Literal["pipe"],
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        listens: bool = False,
         loaded: LoadedProgram | None = None,
     ) -> None:
         self.name = name
@@ -87,7 +94,7 @@ class ChildProcess:
         def spawn(stdout: int | IO[bytes]) -> subprocess.Popen[bytes]:
             return subprocess.Popen(
                 shim,
-                stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
@@ -100,10 +107,11 @@ class ChildProcess:
                 return None
             arguments = (loaded.module, *loaded.arguments)
             where = str(folder or Path.cwd())
-            program = Program(loaded.module, loaded.function, arguments, variables, where)
+            program = Program(
+                loaded.title, loaded.module, loaded.function, arguments, variables, where
+            )
             try:
-                server = _in_lasting_thread(lambda: server_for(loaded.modules, variables))
-                return server.start(program, stdout, listens)
+                return preload(loaded.modules, variables).start(program, stdout)
             except ForkServerError:
                 return None
 
@@ -133,16 +141,6 @@ class ChildProcess:
         assert self._process.stdout is not None
         return self._process.stdout
 
-    def say(self, line: str) -> None:
-        """Write a line to its standard input; only where it `listens`.
-
-        When it has ended already, nothing happens: its exit code tells.
-        """
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n".encode())
-            self._process.stdin.flush()
-
     def fileno(self) -> int:
         """A descriptor that is ready to read once the process has ended; for `select`."""
         return self._descriptor
@@ -166,7 +164,9 @@ class ChildProcess:
     def interrupt(self) -> None:
         """Ask it to end (SIGTERM), without waiting. Nothing happens when it has ended."""
         if self._process.returncode is None:
-            os.kill(self._process.pid, signal.SIGTERM)
+            # by its descriptor: one that went with its fork server may be reaped already
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
 
     def interrupt_group(self) -> None:
         """Ask it and all of its group to end (SIGTERM), without waiting."""
@@ -190,10 +190,8 @@ class ChildProcess:
         finally:  # A second Ctrl-C while we wait must not leave it running.
             self.kill()
             os.close(self._descriptor)
-            for stream in (self._process.stdin, self._process.stdout):
-                if stream is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        stream.close()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
             self._closed = True
             _living.discard(self)
 
@@ -235,6 +233,31 @@ class ChildProcess:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def preload(modules: tuple[str, ...], environment: Mapping[str, str]) -> ForkServer:
+    """The fork server of programs that need `modules`. It loads them while this process goes on."""
+    return _in_lasting_thread(lambda: server_for(modules, environment))
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """SIGINT and SIGTERM raise what they raise only afterwards: a process that is started meanwhile is known
+    to whoever will end it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def close_all(children: Sequence[ChildProcess], grace_seconds: float = 5.0) -> None:

@@ -7,6 +7,7 @@ of it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -126,7 +127,9 @@ class Znodes:
             self._closed = True
         if self._started:
             self._started = False
-            self._client.stop()
+            # Ctrl-C before its connection has begun: kazoo stops all the same, but finds no socket to wake
+            with contextlib.suppress(AttributeError):
+                self._client.stop()
             self._client.close()
         # A request that crossed the end of the session is never answered.
         with self._waiting_lock:

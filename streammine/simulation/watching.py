@@ -213,23 +213,25 @@ def watch_manager(machine: ManagerMachine, note: Note) -> None:
             if plan is not standing:
                 note("job", "plan refused: back to what stands")
                 before[stimulus.job] = (standing, phase)
-        declared = False
         for effect in effects:
             note("manager effects", type(effect).__name__)
             if isinstance(effect, node_stimuli.DeclarePlan):
-                declared = True
                 plan, phase = before.get(effect.plan.job, (None, ""))
                 note("job", _declared(plan, effect.plan, stimulus, machine.live))
                 before[effect.plan.job] = (effect.plan, phase)
             elif isinstance(effect, node_stimuli.DeclareEnd):
                 _, phase = before.get(effect.job, (None, ""))
                 note("job", f"{phase}: ended, {effect.outcome.status}")
-        wish = isinstance(stimulus, manager_stimuli.MoveAsked | manager_stimuli.DrainAsked)
-        if wish and not declared:
-            note("job", "wish refused")
         return effects
 
+    def refusal(method: Callable[..., Any], wish: manager_stimuli.Wish) -> str | None:
+        reason: str | None = method(wish)
+        if reason is not None:
+            note("job", "wish refused")
+        return reason
+
     _wrap(machine, "handle", handle)
+    _wrap(machine, "refusal", refusal)
 
 
 def _declared(

@@ -19,12 +19,10 @@ SESSION_SECONDS = 60.0
 
 
 def child(folder: Path, name: str) -> ChildProcess:
-    return ChildProcess(
-        name,
-        [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.readline()"],
-        folder / f"{name}.log",
-        listens=True,
-    )
+    """A process that ends when the pipe of its name is opened for writing."""
+    os.mkfifo(folder / name)
+    wait = f"open({str(folder / name)!r}).read()"
+    return ChildProcess(name, [sys.executable, "-I", "-S", "-c", wait], folder / f"{name}.log")
 
 
 def test_the_membership_of_a_process_ends_with_it(tmp_path: Path) -> None:
@@ -54,7 +52,7 @@ def test_the_membership_of_a_process_ends_with_it(tmp_path: Path) -> None:
                 watch.watch(processes[name])
             eventually(lambda: members() == {"killed", "ended", "stays"}, lambda: str(members()))
             os.kill(processes["killed"].pid, 9)
-            processes["ended"].say("go")
+            (tmp_path / "ended").write_text("")
             eventually(lambda: members() == {"stays"}, lambda: str(members()))
         finally:
             watch.close()

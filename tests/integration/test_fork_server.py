@@ -25,7 +25,7 @@ def main():
     print("word", os.environ.get("WORD"), "home" in str(os.environ).lower(), file=sys.stderr)
     what = sys.argv[1]
     if what == "listen":
-        print("heard", sys.stdin.readline().strip(), flush=True)
+        print("heard", repr(sys.stdin.read()))
     elif what == "sleep":
         print("sleeping", flush=True)
         time.sleep(600)
@@ -59,11 +59,11 @@ def start(folder: Path) -> Iterator[Start]:
     children: list[ChildProcess] = []
 
     def begin(*arguments: str, modules: Sequence[str] = ("small_program",)) -> ChildProcess:
-        loaded = LoadedProgram("small_program", "main", arguments, tuple(modules))
+        loaded = LoadedProgram("small one", "small_program", "main", arguments, tuple(modules))
         command = [sys.executable, "-c", "import small_program as p; p.main()", *arguments]
         environment = {"WORD": "hello", "PYTHONPATH": os.environ["PYTHONPATH"]}
         output = folder / f"output-{len(children)}"
-        child = ChildProcess("p", command, output, folder, environment, True, loaded)
+        child = ChildProcess("p", command, output, folder, environment, loaded)
         children.append(child)
         return child
 
@@ -100,11 +100,10 @@ def server_of(child: ChildProcess) -> psutil.Process:
 
 def test_it_finds_what_a_program_of_its_own_would(start: Start, folder: Path) -> None:
     child = start("listen", "two words")
-    child.say("a line")
     assert child.wait(20) == 0
     assert sorted(text(child).splitlines()) == [
         f"arguments ['listen', 'two words'] in {folder} loaded by True",
-        "heard a line",
+        "heard ''",
         "word hello False",
     ]
 
@@ -129,6 +128,8 @@ def test_it_can_be_interrupted_and_killed_alone(start: Start) -> None:
     for child in children:
         text(child, "sleeping")
         assert os.getpgid(child.pid) == child.pid
+        assert " ".join(psutil.Process(child.pid).cmdline()).strip() == "small one"
+        assert psutil.Process(child.pid).environ()["PYTHONPATH"] == os.environ["PYTHONPATH"]
     children[0].interrupt()
     assert children[0].wait(20) == -signal.SIGTERM
     children[1].kill()
@@ -161,11 +162,30 @@ def test_where_modules_can_not_be_loaded_the_program_starts_by_itself(start: Sta
     assert "loaded by False" in text(child)
 
 
+def test_an_interrupted_start_leaves_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = start("sleep")
+    before = server_of(child)
+
+    def interrupted(channel: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fork_server, "_received_message", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            start("sleep")
+    assert child.wait(20) == -signal.SIGKILL
+    child.interrupt()
+    assert not before.is_running() or before.status() == psutil.STATUS_ZOMBIE
+    assert "loaded by True" in text(start("exit"), "loaded")
+
+
 def test_a_closed_server_takes_all_with_it(folder: Path) -> None:
     server = server_for(("small_program",), os.environ)
-    program = Program("small_program", "main", ("p", "sleep"), dict(os.environ), str(folder))
+    program = Program(
+        "small one", "small_program", "main", ("p", "sleep"), dict(os.environ), str(folder)
+    )
     with open(folder / "output", "wb") as output:
-        process = server.start(program, output.fileno(), listens=False)
+        process = server.start(program, output.fileno())
     server.close()
     assert process.wait() == -signal.SIGKILL
     wait_until_gone(process.pid)
@@ -181,7 +201,7 @@ from streammine.runtime.processes import ChildProcess, LoadedProgram
 
 if sys.argv[1] == "here":
     fork_server_here(("small_program",))
-loaded = LoadedProgram("small_program", "main", ("p", "sleep"), ("small_program",))
+loaded = LoadedProgram("small one", "small_program", "main", ("p", "sleep"), ("small_program",))
 child = ChildProcess("p", ["false"], Path("output"), loaded=loaded)
 print(child.pid, os.getpid(), flush=True)
 if sys.argv[2] == "sleep":
