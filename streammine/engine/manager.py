@@ -77,7 +77,7 @@ SILENT_SECONDS = 15.0
 LOOK_AGAIN_SECONDS = 1.0
 """After a look at a job's store that failed."""
 
-MOST_REBUILT = 8
+MOST_REBUILT = 24
 """Times in a row that losses are made up for while the job gets no further. What ends its nodes would end
 the next ones, too: an event that user code can't take, or memory that is not there."""
 

@@ -166,10 +166,11 @@ def server_for(modules: tuple[str, ...], environment: Mapping[str, str]) -> Fork
 def fork_server_here(modules: tuple[str, ...]) -> None:
     """Make a server of this process, which has loaded most of `modules` already.
 
-    To be called early, from the main thread of a program that has started no others yet.
+    To be called early, from the main thread; where others run already, whose work a fork would cut off,
+    nothing happens, and the server is started when it is needed.
     """
-    assert threading.active_count() == 1, "a fork of a process with threads has none of them"
-    _serving(modules, lambda own, theirs: _fork(own, theirs, modules))
+    if threading.active_count() == 1:
+        _serving(modules, lambda own, theirs: _fork(own, theirs, modules))
 
 
 def _serving(
