@@ -72,13 +72,14 @@ class Monitor:
                 self._deployed(node, stimulus)
             case machine.WorkFinished(_, slice_id, generation, result):
                 book = self.books[slice_id, generation]
-                if result is None:
-                    # the work failed, and with it the job: the slice does nothing any more
-                    book.working = False
-                else:
+                if result is not None:
                     book.finishes(result, self.contents)
                     if result.closed:
                         self._count(slice_id, result.closed)
+                elif not stimulus.replaced:
+                    # the work failed, and with it the job: the slice does nothing any more; one that is
+                    # replaced stays busy until the plan that withdraws it comes
+                    book.working = False
         for effect in effects:
             match effect:
                 case machine.Perform(_, slice_id, generation, work):
