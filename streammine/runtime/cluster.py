@@ -21,11 +21,11 @@ from streammine.runtime import scratch
 from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.departures import DepartureWatch
 from streammine.runtime.endpoints import SocketFolder, is_loopback
+from streammine.runtime.fork_server import Program
 from streammine.runtime.java import find_java
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.processes import (
     ChildProcess,
-    LoadedProgram,
     close_all,
     preload,
     signals_deferred,
@@ -162,7 +162,7 @@ class LocalCluster:
                 [sys.executable, "-m", PROGRAM, *arguments],
                 self.folder / f"{name}.log",
                 environment=_environment(self.threads),
-                loaded=LoadedProgram(title, PROGRAM, "main", arguments, NODE_MODULES),
+                loaded=Program(title, PROGRAM, "main", arguments, NODE_MODULES),
             )
         if self._departures is not None:
             self._departures.watch(process)

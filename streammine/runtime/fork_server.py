@@ -43,18 +43,17 @@ class ForkServerError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A function without parameters, and what a process of its own would find when it is called.
+    """A Python program as `module`'s `function`, called with `arguments` behind its name in sys.argv.
 
-    `arguments` are sys.argv. `environment` replaces that of the server. `title` is what lists of processes
-    show.
+    The server loads `modules` for it, which are `module` and what it would load later. `title` is what lists
+    of processes show.
     """
 
     title: str
     module: str
     function: str
     arguments: tuple[str, ...]
-    environment: Mapping[str, str]
-    folder: str
+    modules: tuple[str, ...]
 
 
 class ForkedProcess:
@@ -82,7 +81,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The client's side. `process` is the server's, a child of this one. Safe from any thread."""
+    """The client's side; `pid` is the server's, a child of this process. Safe from any thread."""
 
     def __init__(self, channel: socket.socket, pid: int) -> None:
         self.owner = os.getpid()
@@ -98,9 +97,13 @@ class ForkServer:
         """Whether it is there, as far as is known, and ours: a fork of its owner shares its socket."""
         return not self._lost and self.owner == os.getpid()
 
-    def start(self, program: Program, output: int) -> ForkedProcess:
-        """Fork; `output` is the descriptor of standard output and error. Raises ForkServerError."""
-        return ForkedProcess(self, int(self.ask({"start": asdict(program)}, (output,))["pid"]))
+    def start(
+        self, program: Program, environment: Mapping[str, str], folder: str, output: int
+    ) -> ForkedProcess:
+        """Fork; `environment` replaces the server's, `folder` is where the program begins, and `output` the
+        descriptor of its standard output and error. Raises ForkServerError."""
+        request = {"start": asdict(program), "environment": dict(environment), "folder": folder}
+        return ForkedProcess(self, int(self.ask(request, (output,))["pid"]))
 
     def wait_until_loaded(self) -> None:
         """Return when it can fork at once, or can't at all."""
@@ -273,7 +276,7 @@ def _serve(channel: socket.socket, client: int, modules: Sequence[str]) -> NoRet
             else:
                 if pid == 0:
                     channel.close()
-                    _become(Program(**request["start"]), server, *descriptors)
+                    _become(request, server, *descriptors)
                 # whichever of the two is first: its group is there when the client hears of it
                 with contextlib.suppress(OSError):
                     os.setpgid(pid, pid)
@@ -317,24 +320,23 @@ def _call_oneself(title: str) -> None:
     setproctitle.setproctitle(title)
 
 
-def _become(program: Program, server: int, output: int) -> NoReturn:
-    """Run the program in this process, and end it."""
+def _become(request: Mapping[str, Any], server: int, output: int) -> NoReturn:
+    """Run the program that is asked for in this process, and end it."""
     code: Any = 1
     try:
-        with contextlib.suppress(PermissionError):
-            _begin_group(server)
+        _begin_group(server)
+        program = Program(**request["start"])
         for standard in (1, 2):
             os.dup2(output, standard)
         os.close(output)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _call_oneself(program.title)
         os.environ.clear()
-        os.environ.update(program.environment)
-        os.chdir(program.folder)
-        sys.path[:] = _search_path(program)
-        sys.argv = list(program.arguments)
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        sys.path[:] = _search_path(request["folder"])
+        sys.argv = [program.module, *program.arguments]
         getattr(importlib.import_module(program.module), program.function)()
         code = 0
     except SystemExit as exit_:
@@ -351,10 +353,10 @@ def _become(program: Program, server: int, output: int) -> NoReturn:
         os._exit(code or 0)
 
 
-def _search_path(program: Program) -> list[str]:
-    """The server's, with the folders that the program's environment puts first."""
-    wanted = program.environment.get("PYTHONPATH", "").split(os.pathsep)
-    return list(dict.fromkeys([program.folder, *filter(None, wanted), *sys.path]))
+def _search_path(folder: str) -> list[str]:
+    """The server's, with the folders first that a program started in `folder` would find first."""
+    wanted = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return list(dict.fromkeys([folder, *filter(None, wanted), *sys.path]))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, TypeVar
@@ -54,19 +53,6 @@ _living: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 _spawner: ThreadPoolExecutor | None = None
 
 
-@dataclass(frozen=True)
-class LoadedProgram:
-    """A Python program as `module`'s `function`, called with `arguments` in sys.argv. The fork server loads
-    `modules` for it, which are `module` and what it would load later. `title` is what lists of processes
-    show."""
-
-    title: str
-    module: str
-    function: str
-    arguments: tuple[str, ...]
-    modules: tuple[str, ...]
-
-
 class ChildProcess:
     """A running child. `name` is for messages.
 
@@ -83,7 +69,7 @@ class ChildProcess:
         output: Path | Literal["pipe"],
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        loaded: LoadedProgram | None = None,
+        loaded: Program | None = None,
     ) -> None:
         self.name = name
         self.command = tuple(command)
@@ -105,13 +91,10 @@ class ChildProcess:
         def fork(stdout: int) -> ForkedProcess | None:
             if loaded is None:
                 return None
-            arguments = (loaded.module, *loaded.arguments)
             where = str(folder or Path.cwd())
-            program = Program(
-                loaded.title, loaded.module, loaded.function, arguments, variables, where
-            )
             try:
-                return preload(loaded.modules, variables).start(program, stdout)
+                server = preload(loaded.modules, variables)
+                return server.start(loaded, variables, where, stdout)
             except ForkServerError:
                 return None
 

@@ -15,7 +15,7 @@ import pytest
 
 from streammine.runtime import fork_server
 from streammine.runtime.fork_server import ForkServerError, Program, server_for
-from streammine.runtime.processes import ChildProcess, LoadedProgram
+from streammine.runtime.processes import ChildProcess
 
 PROGRAM = """\
 import os, sys, time
@@ -59,7 +59,7 @@ def start(folder: Path) -> Iterator[Start]:
     children: list[ChildProcess] = []
 
     def begin(*arguments: str, modules: Sequence[str] = ("small_program",)) -> ChildProcess:
-        loaded = LoadedProgram("small one", "small_program", "main", arguments, tuple(modules))
+        loaded = Program("small one", "small_program", "main", arguments, tuple(modules))
         command = [sys.executable, "-c", "import small_program as p; p.main()", *arguments]
         environment = {"WORD": "hello", "PYTHONPATH": os.environ["PYTHONPATH"]}
         output = folder / f"output-{len(children)}"
@@ -181,11 +181,9 @@ def test_an_interrupted_start_leaves_nothing(start: Start, monkeypatch: pytest.M
 
 def test_a_closed_server_takes_all_with_it(folder: Path) -> None:
     server = server_for(("small_program",), os.environ)
-    program = Program(
-        "small one", "small_program", "main", ("p", "sleep"), dict(os.environ), str(folder)
-    )
+    program = Program("small one", "small_program", "main", ("sleep",), ("small_program",))
     with open(folder / "output", "wb") as output:
-        process = server.start(program, output.fileno())
+        process = server.start(program, os.environ, str(folder), output.fileno())
     server.close()
     assert process.wait() == -signal.SIGKILL
     wait_until_gone(process.pid)
@@ -196,12 +194,12 @@ def test_a_closed_server_takes_all_with_it(folder: Path) -> None:
 CLIENT = """\
 import os, sys, time
 from pathlib import Path
-from streammine.runtime.fork_server import fork_server_here
-from streammine.runtime.processes import ChildProcess, LoadedProgram
+from streammine.runtime.fork_server import Program, fork_server_here
+from streammine.runtime.processes import ChildProcess
 
 if sys.argv[1] == "here":
     fork_server_here(("small_program",))
-loaded = LoadedProgram("small one", "small_program", "main", ("p", "sleep"), ("small_program",))
+loaded = Program("small one", "small_program", "main", ("sleep",), ("small_program",))
 child = ChildProcess("p", ["false"], Path("output"), loaded=loaded)
 print(child.pid, os.getpid(), flush=True)
 if sys.argv[2] == "sleep":
