@@ -169,7 +169,7 @@ def _show(trials: Trials, seed: int, numbers: tuple[int, ...] | None) -> None:
     plan = trials.plan(seed)
     click.echo(f"seed {seed}: {trials.nodes(seed)} nodes, {trials.settings(seed)}")
     click.echo(str(plan if numbers is None else plan.only(numbers)))
-    trial = trials.run(seed, numbers, click.echo)
+    trial = trials.run(seed, numbers, click.echo, traced=True)
     if trial.problem is not None:
         raise JobFailedError(f"seed {seed}: {trial.problem}")
     click.echo(f"finished after {trial.steps} steps; trace {trial.trace}")

@@ -74,6 +74,7 @@ INPUT = (
     "dropped: it came before",
     "dropped: its epoch is complete",
     "announced: nothing is missing",
+    "announced: a tail is on its way",
     "announced: a tail is missing",
     "announced: by a generation that is not listed",
     "rewired: a feed comes",

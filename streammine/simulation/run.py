@@ -37,9 +37,9 @@ class SimulationResult:
 
     `outputs`: per sink the committed rows by epoch, ascending. `dead_letters`: the rows that could not
     be used, in DEAD_SCHEMA. `digest` as the real cluster gives it; `trace` the hash of every stimulus
-    and effect. `counters` by slice. `faults`: how many changed something, by kind; `rows`: how often each
-    row of the machines' tables was gone through. `replicas` and `checkpoints` were made, one slice has closed
-    `epochs`, all together `closes`.
+    and effect, where it is wanted. `counters` by slice. `faults`: how many changed something, by kind;
+    `rows`: how often each row of the machines' tables was gone through. `replicas` and `checkpoints` were
+    made, one slice has closed `epochs`, all together `closes`.
     """
 
     outputs: dict[str, dict[int, pa.Table]]

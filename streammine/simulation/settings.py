@@ -23,7 +23,8 @@ class SimulationSettings:
     `session_timeout_seconds`. `checkpoint_epochs`: a checkpoint is named after so many epochs, None for
     none. `check_every`: the inside of every machine is looked at after each so-many-th step (what
     machines ask for and get is checked at every step). `convergence_seconds`: once the last fault is
-    over, the job must be over, or have closed one more epoch, within them.
+    over, the job must be over, or have closed one more epoch, within them. `traced`: the result has the
+    hash of every stimulus and effect.
     """
 
     network_delay_seconds: float = 0.01
@@ -47,6 +48,7 @@ class SimulationSettings:
     step_limit: int = 1_000_000
     quiet_limit_seconds: float = 30.0
     convergence_seconds: float = 120.0
+    traced: bool = True
 
     def __post_init__(self) -> None:
         assert 0.0 <= self.frame_loss < 1.0, "a network that loses every frame gets nowhere"

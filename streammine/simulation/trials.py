@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from streammine.model.errors import StreammineError
@@ -31,7 +31,8 @@ _CLOCK_RATE = 30.0
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one seed. `problem`: why it failed, None where all was well."""
+    """What came of one seed. `problem`: why it failed, None where all was well. `trace`: its hash,
+    if it was asked for."""
 
     seed: int
     plan: FaultPlan
@@ -102,6 +103,7 @@ class Trials:
         seed: int,
         numbers: Iterable[int] | None = None,
         transcript: Callable[[str], None] | None = None,
+        traced: bool = False,
     ) -> Trial:
         """One seed, with all of its faults or those of these numbers."""
         plan = self.plan(seed)
@@ -111,7 +113,7 @@ class Trials:
                 self.workload,
                 seed=seed,
                 nodes=self.nodes(seed),
-                settings=self.settings(seed),
+                settings=replace(self.settings(seed), traced=traced),
                 faults=kept,
                 transcript=transcript,
             )

@@ -91,10 +91,15 @@ def _watch_input(channel: InputChannel, note: Note) -> None:
         return verdict
 
     def missing(method: Callable[..., Any], sender: int, announced: int) -> int | None:
-        known = sender in channel.feeds
+        feed = channel.feeds.get(sender)
         found: int | None = method(sender, announced)
-        said = "nothing is missing" if found is None else "a tail is missing"
-        note("input", f"announced: {said if known else 'by a generation that is not listed'}")
+        if feed is None:
+            note("input", "announced: by a generation that is not listed")
+        elif found is not None:
+            note("input", "announced: a tail is missing")
+        else:
+            slow = announced > feed.expected
+            note("input", f"announced: {'a tail is on its way' if slow else 'nothing is missing'}")
         return found
 
     def keep_feeds(method: Callable[..., Any], senders: tuple[int, ...]) -> list[int]:

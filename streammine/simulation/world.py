@@ -49,7 +49,7 @@ class World:
         self.network = VirtualNetwork(self.clock, seed, settings)
         self.coordinator = VirtualCoordinator(self.clock, seed, settings)
         self.disk = VirtualDisk(self._written, seed)
-        self.trace = Trace(transcript)
+        self.trace = Trace(transcript, settings.traced)
         self.monitor = Monitor(spec, settings)
         self.coverage = Coverage()
         self.steps = 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,14 +122,27 @@ def test_order_within_an_epoch_shows_in_an_ordered_sink_alone(
     assert (written({0: mixed}, ordered=True) == written({0: rows}, ordered=True)) == same
 
 
+@pytest.mark.parametrize("times", [1, 1000])
 @given(st.lists(ROWS, max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_canonical_order_is_the_order_of_the_encodings(rows: list[Row]) -> None:
-    table = pa.Table.from_batches([batch(rows)] if rows else [], schema=SCHEMA)
-    encoded = [value_bytes([row]) for row in rows]
+def test_canonical_order_is_the_order_of_the_encodings(times: int, rows: list[Row]) -> None:
+    table = pa.Table.from_batches([batch(rows)] * times if rows else [], schema=SCHEMA)
+    encoded = [value_bytes([row]) for row in rows] * times
     order = canonical_order(table)
     assert [encoded[index] for index in order] == sorted(encoded)
-    assert sorted(order.tolist()) == list(range(len(rows)))
+    assert sorted(order.tolist()) == list(range(table.num_rows))
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+@given(st.lists(ROWS, min_size=5, max_size=12))
+@settings(max_examples=30, deadline=None)
+def test_rows_that_are_equal_in_the_given_columns_keep_their_order(
+    times: int, rows: list[Row]
+) -> None:
+    table = pa.Table.from_batches([batch(rows)] * times, schema=SCHEMA)
+    numbered = table.append_column("number", pa.array(np.arange(table.num_rows)))
+    by_columns = canonical_order(table, ["mean", "count"])
+    assert by_columns.tolist() == canonical_order(numbered, ["mean", "count", "number"]).tolist()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.sampled_from(["f8", "f4", "f2"]))

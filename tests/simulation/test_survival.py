@@ -38,7 +38,7 @@ def trials(name: str, kinds: str) -> Trials:
 
 
 def traces() -> list[str]:
-    return [trials("word count", "all").run(seed).trace for seed in (2, 3)]
+    return [trials("word count", "all").run(seed, traced=True).trace for seed in (2, 3)]
 
 
 def test_a_seed_gives_the_same_faults_and_the_same_trace_in_every_process() -> None:

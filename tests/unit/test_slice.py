@@ -238,7 +238,6 @@ def test_a_lost_tail_is_asked_for_when_the_sender_announces_it() -> None:
           run accumulate 1 from 0
         > 0 announced 1
         > 0 announced 3
-          ask 0 for frames from 1
         > 0 announced 3
           ask 0 for frames from 1
         > 0.1 data 1

@@ -50,5 +50,7 @@ def test_the_same_of_this_generation_is() -> None:
 def test_an_announcement_for_another_generation_asks_for_nothing() -> None:
     machine = operator().machine
     machine.handle(Start())
-    assert machine.handle(Announced(0, 1, OTHER, 3)) == []
+    for _ in range(3):
+        assert machine.handle(Announced(0, 1, OTHER, 3)) == []
+    assert machine.handle(Announced(0, 1, 1, 3)) == []
     assert machine.handle(Announced(0, 1, 1, 3)) == [AskResend(0, 1, 1, 0)]
