@@ -17,6 +17,8 @@ and uses the best mixed bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioners.kernels import fold_bytes, fold_words, spread
 from streammine.model.errors import TopologyError
 
 Words = npt.NDArray[np.uint64]
@@ -43,6 +44,10 @@ class Hash:
 
     broadcast = False
 
+    def prepare(self) -> None:
+        """See contracts.Prepares."""
+        _kernels()
+
     def targets(self, keys: Sequence[pa.Array], slices: int) -> npt.NDArray[np.int32]:
         """See contracts.Partitioner. Raises TopologyError for a column that can't be a key."""
         if not keys:
@@ -51,7 +56,7 @@ class Hash:
             )
         targets = np.zeros(len(keys[0]), dtype=np.int32)
         if slices > 1:
-            spread(key_hashes(keys), np.uint64(slices), targets)
+            _kernels().spread(key_hashes(keys), np.uint64(slices), targets)
         return targets
 
 
@@ -63,23 +68,31 @@ def key_hashes(keys: Sequence[pa.Array]) -> Words:
     return hashes
 
 
+@cache
+def _kernels() -> ModuleType:
+    """Loaded for whoever hashes rows; most commands only look at topologies."""
+    from partitioners import kernels
+
+    return kernels
+
+
 def _fold_column(column: pa.Array, hashes: Words) -> None:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_null(kind):
-        fold_words(np.full(len(column), _NULL), hashes)
+        _kernels().fold_words(np.full(len(column), _NULL), hashes)
         return
     nulls = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     before = hashes[nulls] if nulls is not None else None
     if _is_bytes(kind):
         data, offsets = _byte_ranges(column)
-        fold_bytes(data, offsets, hashes)
+        _kernels().fold_bytes(data, offsets, hashes)
     else:
         for words in _words(column):
-            fold_words(words, hashes)
+            _kernels().fold_words(words, hashes)
     if nulls is not None and before is not None:
-        fold_words(np.full(len(before), _NULL), before)
+        _kernels().fold_words(np.full(len(before), _NULL), before)
         hashes[nulls] = before
 
 

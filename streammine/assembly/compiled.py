@@ -23,7 +23,7 @@ from streammine.engine.loop_processor import LoopProcessor
 from streammine.engine.loop_slice import LoopHeadSlice, LoopSlice
 from streammine.engine.node_stimuli import NewReplica
 from streammine.engine.output_channel import OutputChannel
-from streammine.engine.planner import DEAD_LETTERS, LogicalNode, plan
+from streammine.engine.planner import LogicalNode, plan
 from streammine.engine.processor import OperatorProcessor, Processor, SourceProcessor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
@@ -44,7 +44,7 @@ from streammine.model.ids import (
     SliceId,
     next_index_column,
 )
-from streammine.model.job import Edge, EdgeKind, JobGraph, Vertex
+from streammine.model.job import DEAD_LETTERS, Edge, EdgeKind, JobGraph, Vertex
 from streammine.model.manifest import SinkDescription
 from streammine.model.stamps import covered
 from streammine.model.topology import (

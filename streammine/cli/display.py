@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streammine.cli.figures import JobFigures, figures
-from streammine.cli.summary import text_table
+from streammine.cli.tables import text_table
 from streammine.model.spark_job import SparkProgress
 from streammine.model.topology import Topology
 from streammine.runtime.submission import Submission

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from streammine.engine.planner import COMMITTER_SUFFIX, DEAD_LETTERS
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.job import JobSpec
+from streammine.model.job import COMMITTER_SUFFIX, DEAD_LETTERS, JobSpec
 
 
 @dataclass(frozen=True)

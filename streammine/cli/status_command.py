@@ -12,7 +12,7 @@ import click
 
 from streammine.cli.clusters import cluster_options
 from streammine.cli.figures import JobFigures, NodeFigures, figures, node_figures
-from streammine.cli.summary import text_table
+from streammine.cli.tables import text_table
 from streammine.model.errors import ClusterError
 from streammine.runtime.client import Client, KnownJob
 from streammine.runtime.standing import StandingCluster, cluster_folder

@@ -22,6 +22,7 @@ from streammine.model.contracts import (
     DeadRows,
     Derived,
     Partitioner,
+    Prepares,
     RunsUserCode,
     SetsAside,
     StatefulOperator,
@@ -208,6 +209,8 @@ class OutgoingEdges:
         for edge in self._edges:
             if edge.combining is not None:
                 edge.combining.prepare()
+            if isinstance(edge.partitioner, Prepares):
+                edge.partitioner.prepare()
 
     def push(self, epoch: int, batch: pa.RecordBatch, outputs: list[Output]) -> None:
         if batch.num_rows:

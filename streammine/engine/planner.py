@@ -18,12 +18,17 @@ from typing import Literal
 
 from streammine.model.contracts import Discipline, Traits
 from streammine.model.errors import TopologyError
-from streammine.model.job import Edge, EdgeKind, JobGraph, Loop, Routing, Vertex
+from streammine.model.job import (
+    COMMITTER_SUFFIX,
+    DEAD_LETTERS,
+    Edge,
+    EdgeKind,
+    JobGraph,
+    Loop,
+    Routing,
+    Vertex,
+)
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, circles
-
-COMMITTER_SUFFIX = ".committer"
-DEAD_LETTERS = ".dead-letters"
-"""Vertex that takes the rows that could not be used."""
 
 
 @dataclass(frozen=True)

@@ -354,6 +354,15 @@ class Partitioner(Protocol):
         ...
 
 
+@runtime_checkable
+class Prepares(Partitioner, Protocol):
+    """A Partitioner that must load something before its first rows."""
+
+    def prepare(self) -> None:
+        """Called once in every slice that sends through it, before it gets any rows."""
+        ...
+
+
 @dataclass(frozen=True)
 class Piece:
     """Rows of one epoch out of one source. `batch` holds visible columns.

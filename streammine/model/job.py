@@ -73,6 +73,12 @@ class JobSpec:
     __pydantic_config__ = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
 
+COMMITTER_SUFFIX = ".committer"
+"""A sink's committer is the vertex of the sink's name and this."""
+
+DEAD_LETTERS = ".dead-letters"
+"""Vertex that takes the rows that could not be used."""
+
 VertexKind = Literal["source", "stateful", "sink", "committer"]
 Routing = Literal["partition", "broadcast", "forward"]
 EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]

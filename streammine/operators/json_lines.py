@@ -23,7 +23,6 @@ import pyarrow.json
 from streammine.operators.text_values import from_text_ready, text_ready, text_ready_type
 
 _ESCAPES = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r"}
-_EMPTY = pa.scalar("", pa.large_string())
 
 
 def encode_json(table: pa.Table) -> pa.Buffer:
@@ -124,7 +123,11 @@ def _object_texts(schema: pa.Schema, columns: list[pa.Array], rows: int, end: st
         pieces.append(pa.scalar(f"{',' if number else '{'}{name}:", pa.large_string()))
         pieces.append(_texts(column))
     pieces.append(pa.scalar("}" + end, pa.large_string()))
-    return pc.binary_join_element_wise(*pieces, _EMPTY)
+    return _joined(*pieces)
+
+
+def _joined(*texts: pa.Array | pa.Scalar) -> pa.Array:
+    return pc.binary_join_element_wise(*texts, pa.scalar("", pa.large_string()))
 
 
 def _list_texts(array: pa.Array) -> pa.Array:
@@ -134,7 +137,7 @@ def _list_texts(array: pa.Array) -> pa.Array:
     lists = pa.LargeListArray.from_arrays(pa.array(bounds), _texts(array.flatten()))
     inner = pc.binary_join(lists, pa.scalar(",", pa.large_string()))
     start, end = pa.scalar("[", pa.large_string()), pa.scalar("]", pa.large_string())
-    return pc.binary_join_element_wise(start, inner, end, _EMPTY)
+    return _joined(start, inner, end)
 
 
 def _scalar_texts(array: pa.Array) -> pa.Array:
@@ -154,13 +157,13 @@ def _scalar_texts(array: pa.Array) -> pa.Array:
     elif types.is_string(kind):
         texts = _escaped(texts)
     quote = pa.scalar('"', pa.large_string())
-    return pc.binary_join_element_wise(quote, texts, quote, _EMPTY)
+    return _joined(quote, texts, quote)
 
 
 def _float_texts(array: pa.Array, texts: pa.Array) -> pa.Array:
     whole = pc.invert(pc.match_substring_regex(texts, "[.a-z]"))
     if pc.any(whole).as_py():
-        point = pc.binary_join_element_wise(texts, pa.scalar(".0", pa.large_string()), _EMPTY)
+        point = _joined(texts, pa.scalar(".0", pa.large_string()))
         texts = pc.if_else(whole, point, texts)
     if pc.all(pc.is_finite(array), min_count=0).as_py():
         return texts

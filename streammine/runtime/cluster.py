@@ -34,7 +34,7 @@ from streammine.runtime.zookeeper import ZooKeeperServer
 
 KEY_FILE = "cluster.key"
 PROGRAM = "streammine.cli.main"
-NODE_MODULES = (PROGRAM, "streammine.cli.node_command")
+NODE_MODULES = (PROGRAM, "streammine.cli.node_command", "partitioners.kernels")
 """What a node loads to begin with."""
 
 REACH_SECONDS = 5.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streammine.engine.planner import COMMITTER_SUFFIX, DEAD_LETTERS
-from streammine.model.job import JobOutcome
+from streammine.model.job import COMMITTER_SUFFIX, DEAD_LETTERS, JobOutcome
 from streammine.runtime.output import CommittedOutput, output_digest
 from streammine.runtime.stores import open_store
 from streammine.runtime.submission import Submission

@@ -15,10 +15,9 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from streammine.assembly import CompiledJob
-from streammine.engine.planner import DEAD_LETTERS
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import OutputError, TopologyError
-from streammine.model.job import JobSpec, ResolvedSource, SinkTarget
+from streammine.model.job import DEAD_LETTERS, JobSpec, ResolvedSource, SinkTarget
 from streammine.model.locations import below
 from streammine.model.preparation import request_for
 from streammine.model.snapshots import RecoverySettings

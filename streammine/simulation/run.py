@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streammine.engine.planner import DEAD_LETTERS
 from streammine.model.coordination import PlanPublished
 from streammine.model.digest import output_digest
 from streammine.model.errors import JobFailedError, ProtocolError
-from streammine.model.job import JobOutcome, JobSpec
+from streammine.model.job import DEAD_LETTERS, JobOutcome, JobSpec
 from streammine.model.job_codec import decode_outcome, decode_plan
 from streammine.model.topology import Topology
 from streammine.simulation.cluster import Cluster

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from streammine.assembly import CompiledJob
-from streammine.engine.planner import DEAD_LETTERS
 from streammine.model.errors import InputError
-from streammine.model.job import JobSpec, SinkTarget
+from streammine.model.job import DEAD_LETTERS, JobSpec, SinkTarget
 from streammine.model.snapshots import RecoverySettings
 from streammine.model.topology import FilesSource, GeneratorSource, LogSource, Topology
 from streammine.simulation.sources import AnySource, ordered_rows, source_tables

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from streammine.engine.placement import place
-from streammine.engine.planner import DEAD_LETTERS, LogicalNode, plan
+from streammine.engine.planner import LogicalNode, plan
 from streammine.model.contracts import Discipline, Traits
 from streammine.model.errors import ClusterError, TopologyError
 from streammine.model.ids import SliceId
-from streammine.model.job import Edge, JobGraph
+from streammine.model.job import DEAD_LETTERS, Edge, JobGraph
 
 ORDER_SENSITIVE = Traits(commutative=False, mergeable=False)
 COMBINABLE = Traits(combinable=True)
