@@ -10,7 +10,7 @@ House rules
 * Frames of a link are taken in the order of their sequence numbers, from 0. One that comes again is dropped;
   one that comes too early shows a gap, and everything from the awaited number on is asked for again. A lost
   tail shows when the sender announces that it is ahead, and nothing comes before it says so again: what is
-  only slow is not asked for, and what is lost again ever more rarely.
+  only slow is not asked for.
 * A feed counts once it is confirmed by a frame or an announcement; until then the subscription is repeated.
 * Frames of a generation that the plan does not list (any more) are dropped: that is the fence.
 * Frames of epochs that this channel has completed are dropped.
@@ -30,9 +30,6 @@ from streammine.engine.stimuli import FrameArrived
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import FrameHeader
-
-_RAREST = 32
-"""Of so many announcements in a row, without a frame between them, at least one asks for what is missing."""
 
 
 class Verdict(Enum):
@@ -54,16 +51,15 @@ class Feed:
 
     `open_epoch`: it has ended every epoch below. `whole_from`: its frames of epochs from there on were all
     kept or used; below, some were thrown away. `first_of` knows the number of the first frame of each epoch
-    that may still be asked for again. `announcements`: so often the sender has said that it is ahead since
-    `stalled_at` is the awaited number.
+    that may still be asked for again. `behind_at`: the number that was awaited when the sender last announced
+    that it was ahead.
     """
 
     generation: int
     confirmed: bool = False
     expected: int = 0
     asked_for: int | None = None
-    stalled_at: int | None = None
-    announcements: int = 0
+    behind_at: int | None = None
     open_epoch: int = BEGINNING
     whole_from: int = BEGINNING
     waiting: list[FrameArrived] = field(default_factory=list)
@@ -197,13 +193,14 @@ class InputChannel:
         # ends of epochs that are complete here may stand between the frames that come again
         feed.open_epoch = BEGINNING
         feed.asked_for = first
+        feed.behind_at = None
         return feed
 
     def missing(self, sender: int, announced: int) -> int | None:
         """The number to ask for when the sender's link has reached `announced`, or None.
 
         Frames may be on their way, and a wish brings all of them once more. So nothing is asked for while
-        they come; while none does, with the 2nd announcement, the 4th, the 8th, … and every 32nd.
+        they come: only where none has come since the announcement before.
         """
         feed = self.feeds.get(sender)
         if feed is None:
@@ -211,16 +208,8 @@ class InputChannel:
         feed.confirmed = True
         if announced <= feed.expected:
             return None
-        if feed.stalled_at != feed.expected:
-            feed.stalled_at, feed.announcements = feed.expected, 0
-        feed.announcements += 1
-        return feed.expected if _asks(feed.announcements) else None
-
-
-def _asks(announcements: int) -> bool:
-    if announcements > _RAREST:
-        return announcements % _RAREST == 0
-    return announcements > 1 and announcements.bit_count() == 1
+        before, feed.behind_at = feed.behind_at, feed.expected
+        return feed.expected if before == feed.expected else None
 
 
 def after(epoch: int) -> int:
