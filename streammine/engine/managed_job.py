@@ -19,6 +19,9 @@ from streammine.model.recovery import (
 )
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
 
+CALM_SECONDS = 600.0
+"""Once all that a plan wants has been there for so long, a loss is no sequel of those before."""
+
 
 class JobPhase(StrEnum):
     SUBMITTED = "submitted"
@@ -34,10 +37,10 @@ class ManagedJob:
 
     `ready`: the store's checkpoints are known; `asked`: somebody looks for them, for this term; `looks`: how
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
-    that failed, is due. `snapshots`: durable
-    snapshots by slice and epoch, whichever replica made them. `damaged`: names of snapshots that could not
-    be read. `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the
-    checkpoint epoch whose manifest is being written.
+    that failed, is due. `snapshots`: durable snapshots by slice and epoch, whichever replica made them.
+    `damaged`: names of snapshots that could not be read. `retain_after`: slices are told that nobody asks for
+    epochs up to it. `publishing`: the checkpoint epoch whose manifest is being written. `whole`: a plan's
+    version, and since when all that it wants has been there.
     """
 
     number: int
@@ -59,6 +62,7 @@ class ManagedJob:
     directive: Directive | None = None
     retain_after: int = BEGINNING
     publishing: int | None = None
+    whole: tuple[int, float] | None = None
     _replicas: dict[Node, dict[tuple[str, int], SliceReport]] = field(default_factory=dict)
 
     @property
@@ -205,7 +209,7 @@ class ManagedJob:
         assert self.plan is not None
         return self.recovery.first_generation + self.plan.version
 
-    def rebuilt_plan(self, nodes: Sequence[Node]) -> Plan | None:
+    def rebuilt_plan(self, nodes: Sequence[Node], now_seconds: float) -> Plan | None:
         """A plan in which every replica that was lost, or can't be built, is made up for.
 
         `nodes`: the live ones. None where nothing is lost, or nobody is left.
@@ -239,8 +243,45 @@ class ManagedJob:
         if not restores:
             return self.next_plan(placements=kept)
         reached = max(self._reached(), self.plan.reached)
-        rebuilt = self.plan.rebuilt + 1 if reached == self.plan.reached else 1
+        rebuilt = self.plan.rebuilt
+        if reached > self.plan.reached or self._has_been_calm(now_seconds):
+            rebuilt = 0
+        if self._loses_anew(live):
+            rebuilt += 1
         return self.next_plan(placements=kept, rebuilt=rebuilt, reached=reached)
+
+    def note_whole(self, now_seconds: float) -> None:
+        """Remember since when all that the plan wants is there."""
+        assert self.plan is not None
+        if (self.whole is None or self.whole[0] != self.plan.version) and self.all_deployed():
+            self.whole = (self.plan.version, now_seconds)
+
+    def _has_been_calm(self, now_seconds: float) -> bool:
+        """Nothing was lost for so long that what is lost now has another cause."""
+        assert self.plan is not None
+        if self.whole is None or self.whole[0] != self.plan.version:
+            return False
+        return now_seconds - self.whole[1] >= CALM_SECONDS
+
+    def _loses_anew(self, live: set[Node]) -> bool:
+        """Whether nodes were lost that the plan in force had reached, or that came to make up for others.
+
+        Else they were lost together with those that the plan makes up for (or only snapshots are damaged).
+        """
+        assert self.plan is not None
+        lost = self.placed - live
+        if not lost:
+            return False
+        version = self.plan.version
+        if any(report.plan_version == version for report in self.reports.values()):
+            return True
+        older = {
+            (each.node, each.member)
+            for group in self.plan.placements.values()
+            for each in group
+            if each.generation < self.recovery.first_generation + version - 1
+        }
+        return not lost <= older
 
     def _reached(self) -> int:
         """The last epoch that everybody has behind him, as far as is known."""

@@ -330,6 +330,7 @@ class ManagerMachine:
                 return
         if self._make_up(job, effects):
             return
+        job.note_whole(self.now_seconds)
         if job.phase is JobPhase.DEPLOYING:
             if job.all_deployed():
                 self._publish(job, job.next_plan(phase="run"), effects)
@@ -348,7 +349,7 @@ class ManagerMachine:
             return False
         if not live or not job.ready or job.unreported(live):
             return not job.placed <= set(live)
-        plan = job.rebuilt_plan(live)
+        plan = job.rebuilt_plan(live, self.now_seconds)
         if plan is None:
             return False
         if plan.rebuilt > MOST_REBUILT:
@@ -358,7 +359,7 @@ class ManagerMachine:
                     job,
                     "failed",
                     f"nodes died {MOST_REBUILT + 1} times in a row without the job getting beyond {after}; "
-                    "how they ended stands in their logs",
+                    "how they ended was shown as it happened, or stands in their logs",
                 )
             )
             return True

@@ -42,8 +42,10 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c: %m%n%ex
 """
 
-_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""The driver's Java hands out tasks, which are Python: to optimize it takes more time than it saves."""
+_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+"""The driver's Java hands out tasks, which are Python: to optimize it takes more time than it saves.
+
+No garbage collector is chosen: Java does not start with two, and a user's settings may name one."""
 
 ProgressListener = Callable[[SparkProgress], None]
 

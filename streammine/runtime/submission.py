@@ -197,9 +197,11 @@ def _require_writable(sink: str, location: str) -> None:
         with TemporaryFile(dir=existing):
             return
     except OSError as error:
+        denied = isinstance(error, PermissionError)
+        mend = "change that folder's owner or mode, or choose" if denied else "choose"
         raise OutputError(
-            f"sink {sink!r} can't write {folder}: {existing} takes no file ({error.strerror}); change that "
-            "folder's owner or mode, or choose another `path`"
+            f"sink {sink!r} can't write {folder}: {existing} takes no file ({error.strerror}); {mend} "
+            "another `path`"
         ) from error
 
 
