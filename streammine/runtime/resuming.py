@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from streammine.assembly import (
     CompiledJob,
+    Term,
+    begin_term,
     first_generation,
     load_run,
     newest_checkpoints,
@@ -70,12 +72,15 @@ def resumed_submission(
         )
     targets = _targets(saved, run)
     _require_latest_output(targets, topology.name, overwrite)
+    attempt = next_attempt(run.store)
+    # a manager of an earlier attempt that wakes up now can neither publish what counts nor remove anything
+    begin_term(run.store, Term(attempt), warn)
     checkpoints = newest_checkpoints(run.store, warn=warn)
     newest = max(checkpoints, key=lambda checkpoint: checkpoint.epoch, default=None)
     recovery = replace(
         saved.recovery,
         store=run.location,
-        first_generation=first_generation(next_attempt(run.store)),
+        first_generation=first_generation(attempt),
         resume={} if newest is None else dict(newest.slices),
     )
     spec = replace(

@@ -94,6 +94,15 @@ def test_it_goes_on_from_the_newest_checkpoint(place):
     assert place.resumed().recovery.resume == checkpoint(9).slices
 
 
+def test_a_manager_of_the_attempt_before_can_publish_nothing_more(place):
+    made = Checkpoint(7, dict.fromkeys(map(str, place.spec.graph.slices), Restore(7, None, True)))
+    publish_checkpoint(place.run.store, made, Term(0, 3))
+    assert place.resumed().recovery.resume == made.slices
+    with pytest.raises(OutputError, match="was replaced by manager 0 of attempt 1"):
+        publish_checkpoint(place.run.store, replace(made, epoch=9), Term(0, 3))
+    assert place.resumed().recovery.resume == made.slices
+
+
 def test_files_that_came_later_are_no_part_of_it(place):
     write(place.base / "b.parquet", "four")
     assert place.resumed().sources == place.spec.sources
