@@ -7,7 +7,6 @@ of it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import threading
 import time
@@ -127,9 +126,12 @@ class Znodes:
             self._closed = True
         if self._started:
             self._started = False
-            # Ctrl-C before its connection has begun: kazoo stops all the same, but finds no socket to wake
-            with contextlib.suppress(AttributeError):
+            try:
                 self._client.stop()
+            except AttributeError as error:
+                # Ctrl-C before its connection has begun: kazoo stops all the same, with no socket to wake
+                if (error.obj, error.name) != (None, "send"):
+                    raise
             self._client.close()
         # A request that crossed the end of the session is never answered.
         with self._waiting_lock:
