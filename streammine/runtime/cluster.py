@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,7 @@ from streammine.runtime import scratch
 from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.departures import DepartureWatch
 from streammine.runtime.endpoints import SocketFolder, is_loopback
-from streammine.runtime.fork_server import Program
+from streammine.runtime.fork_server import Program, pool_sizes, server_kept
 from streammine.runtime.java import find_java
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.processes import (
@@ -61,8 +61,7 @@ class LocalCluster:
 
     With no node of its own, the cluster is there for those that join from elsewhere. `zookeeper` is
     "HOST:PORT,…" of an ensemble to use, or None to start one. Nodes talk over Unix
-    sockets, or, with `listen`, over TCP on that host. `lacking`: how many nodes are gone that nothing has
-    taken the place of yet.
+    sockets, or, with `listen`, over TCP on that host.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class LocalCluster:
         listen: str | None = None,
     ) -> None:
         self.nodes = nodes
-        self.threads = threads or max(1, (os.cpu_count() or 1) // max(1, nodes))
+        self.threads = threads or shared_threads(nodes)
         self._own_folder: scratch.ScratchFolder | None = None
         if folder is None:
             self._own_folder = scratch.ScratchFolder()
@@ -89,10 +88,16 @@ class LocalCluster:
         self._server: ZooKeeperServer | None = None
         self._departures: DepartureWatch | None = None
         self._sockets: SocketFolder | None = None
+        self._loaded = ExitStack()
         self._numbered = 0
         self._deaths: deque[float] = deque()
-        self.lacking = 0
+        self._gone: deque[str] = deque()
         self._reached = False
+
+    @property
+    def lacking(self) -> int:
+        """How many nodes are gone that nothing has taken the place of yet."""
+        return len(self._gone)
 
     @property
     def address(self) -> ClusterAddress:
@@ -128,14 +133,16 @@ class LocalCluster:
         if self._listen is None:
             self._sockets = SocketFolder(self.folder)
             scratch.guard(self._sockets.path)
-        # the nodes' libraries are loaded while ZooKeeper starts
-        loader = preload(NODE_MODULES, _environment(self.threads))
+        if self.nodes:
+            # the nodes' libraries are loaded while ZooKeeper starts
+            environment = _environment(self.threads)
+            self._loaded.enter_context(server_kept(NODE_MODULES, environment))
+            preload(NODE_MODULES, environment)
         if self._zookeeper is None:
             self._server = ZooKeeperServer(self.folder / "zookeeper")
             self._server.start()
         self._departures = DepartureWatch(self._session())
         self._departures.start()
-        loader.wait_until_loaded()
         for _ in range(self.nodes):
             self.start_node()
 
@@ -156,12 +163,15 @@ class LocalCluster:
             "--quiet",
         )
         title = f"streammine {' '.join(begin)}"
+        environment = _environment(self.threads)
+        # here, where signals are not deferred
+        preload(NODE_MODULES, environment).wait_until_loaded()
         with signals_deferred():
             process = self.processes[name] = ChildProcess(
                 name,
                 [sys.executable, "-m", PROGRAM, *arguments],
                 self.folder / f"{name}.log",
-                environment=_environment(self.threads),
+                environment=environment,
                 loaded=Program(title, PROGRAM, "main", arguments, NODE_MODULES),
             )
         if self._departures is not None:
@@ -192,15 +202,16 @@ class LocalCluster:
         lines = []
         if self.revive_server():
             lines.append("ZooKeeper died and was started again")
-        endings = self.bury_nodes()
+        self.bury_nodes()
+        gone = list(self._gone)
         names = self.replace_nodes()
         if self.lacking:
             raise ClusterError(
-                f"{endings[-1]}\nnodes die faster than they can be replaced; see above for the last "
+                f"{gone[-1]}\nnodes die faster than they can be replaced; see above for the last "
                 "one's end"
             )
         lines += [
-            f"{ending}; {name} takes its place" for ending, name in zip(endings, names, strict=True)
+            f"{ending}; {name} takes its place" for ending, name in zip(gone, names, strict=True)
         ]
         return lines
 
@@ -230,7 +241,7 @@ class LocalCluster:
             del self.processes[process.name]
             process.close()
             self._note_death()
-            self.lacking += 1
+        self._gone += lines
         return lines
 
     def replace_nodes(self) -> list[str]:
@@ -241,7 +252,7 @@ class LocalCluster:
         names = []
         while self.lacking and not self._too_many_died():
             names.append(self.start_node())
-            self.lacking -= 1
+            self._gone.popleft()
         return names
 
     def _note_death(self) -> None:
@@ -265,6 +276,7 @@ class LocalCluster:
             self._departures = None
         close_all(list(self.processes.values()))
         self.processes.clear()
+        self._loaded.close()
         if self._server is not None:
             self._server.discard()
             self._server = None
@@ -319,16 +331,20 @@ def require_listening(host: str | None, zookeeper: str | None, nodes: int) -> No
         )
 
 
+def shared_threads(nodes: int) -> int:
+    """How many threads each of that many nodes has where nobody says so: the cores, shared out."""
+    return max(1, (os.cpu_count() or 1) // max(1, nodes))
+
+
 def _environment(threads: int) -> dict[str, str]:
     """This process's, with this package found, and with thread pools of the node's size.
 
     Libraries that size their pools by the machine would fight over its cores.
     """
-    sizes: Sequence[str] = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
     package = str(Path(__file__).parents[2])
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        **dict.fromkeys(sizes, str(threads)),
+        **pool_sizes(threads),
     }

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import IO, Literal, TypeVar
 
 from streammine.model.errors import ClusterError
@@ -99,6 +99,7 @@ class ChildProcess:
                 return None
 
         self._process: subprocess.Popen[bytes] | ForkedProcess
+        forked: ForkedProcess | None = None
         try:
             if output == "pipe":
                 self._process = _in_lasting_thread(lambda: spawn(subprocess.PIPE))
@@ -109,7 +110,7 @@ class ChildProcess:
         except OSError as error:
             raise ClusterError(f"cannot start {name}: {error}") from None
         # Ready to read as soon as the process has ended.
-        self._descriptor = os.pidfd_open(self._process.pid)
+        self._descriptor = forked.descriptor if forked else os.pidfd_open(self._process.pid)
         self._closed = False
         _living.add(self)
 
@@ -139,7 +140,9 @@ class ChildProcess:
             ready, _, _ = select.select([self._descriptor], [], [], timeout_seconds)
             if not ready:
                 return None
-            # As long as it is not reaped, no one else can have its number, nor its group's.
+            # As long as it is not reaped, no one else can have its number, nor its group's. One that
+            # went with its fork server may be reaped: its number is free when nothing is left of its
+            # group, and another's only after all other numbers have been given.
             self._kill_group()
             self._process.wait()
         return self._process.returncode
@@ -231,12 +234,23 @@ def signals_deferred() -> Iterator[None]:
         yield
         return
     came: list[int] = []
+    deferring = True
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if deferring:
+            came.append(number)
+            return
+        # the other signal raised before this one's handler was put back
+        signal.signal(number, handlers[signal.Signals(number)])
+        signal.raise_signal(number)
+
     try:
         for number in handlers:
-            signal.signal(number, lambda number, _: came.append(number))
+            signal.signal(number, note)
         yield
     finally:
+        deferring = False
         for number, handler in handlers.items():
             signal.signal(number, handler)
         for one in came:

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,11 +15,12 @@ import psutil
 import pytest
 
 from streammine.runtime import fork_server
-from streammine.runtime.fork_server import ForkServerError, Program, server_for
+from streammine.runtime.fork_server import ForkServerError, Program, server_for, server_kept
 from streammine.runtime.processes import ChildProcess
 
 PROGRAM = """\
-import os, sys, time
+import atexit, os, sys, threading, time
+import numpy.random
 
 def main():
     print("arguments", sys.argv[1:], "in", os.getcwd(), "loaded by", LOADED_BY == os.getppid())
@@ -29,6 +31,13 @@ def main():
     elif what == "sleep":
         print("sleeping", flush=True)
         time.sleep(600)
+    elif what == "tidy":
+        atexit.register(print, "tidied up")
+        go_on = threading.Event()
+        threading.Thread(target=lambda: go_on.wait() and print("a thread ended")).start()
+        go_on.set()
+    elif what == "draw":
+        print("drew", numpy.random.random())
     elif what == "raise":
         raise ValueError("that was wrong")
     elif what == "say":
@@ -179,6 +188,113 @@ def test_an_interrupted_start_leaves_nothing(start: Start, monkeypatch: pytest.M
     assert "loaded by True" in text(start("exit"), "loaded")
 
 
+def test_threads_end_and_what_is_registered_for_the_end_is_called(start: Start) -> None:
+    child = start("tidy")
+    assert child.wait(20) == 0
+    assert text(child).splitlines()[-2:] == ["a thread ended", "tidied up"]
+
+
+def test_two_draw_different_random_numbers(start: Start) -> None:
+    children = [start("draw"), start("draw")]
+    drawn = {text(child, "drew").split("drew")[1].split()[0] for child in children}
+    assert len(drawn) == 2
+
+
+def test_a_client_that_ignores_the_ends_of_its_children_learns_of_them(start: Start) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        asleep = start("sleep")
+        text(asleep, "sleeping")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert start("exit").wait(20) == 7
+    assert asleep.exit_code is None
+
+
+def test_a_server_that_can_not_do_something_goes_on(folder: Path) -> None:
+    server = server_for(("small_program",), os.environ)
+    with pytest.raises(ForkServerError, match="can't do it: No child processes"):
+        server.ask({"reap": os.getpid()})
+    assert server.usable
+    server.wait_until_loaded()
+    assert server.usable
+
+
+def test_a_server_that_hangs_is_given_up(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = start("sleep")
+    text(child, "sleeping")
+    server_of(child).suspend()
+    monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 0.1)
+    assert "loaded by False" in text(start("exit"), "loaded")
+    assert child.wait(20) == -signal.SIGKILL
+
+
+def test_a_server_that_still_loads_is_ended_at_once(folder: Path) -> None:
+    (folder / "slow_module.py").write_text("import time\n\ntime.sleep(600)\n")
+    server = server_for(("slow_module",), os.environ)
+    begin = time.monotonic()
+    server.close()
+    assert time.monotonic() - begin < 1.5
+    assert not psutil.pid_exists(server._pid)
+
+
+def test_the_last_user_ends_the_server(folder: Path) -> None:
+    modules = ("small_program",)
+    with server_kept(modules, os.environ):
+        server = server_for(modules, os.environ)
+        with server_kept(modules, os.environ):
+            assert server_for(modules, os.environ) is server
+        assert server_for(modules, os.environ) is server
+        assert server.usable
+    assert not psutil.pid_exists(server._pid)
+    assert server_for(modules, os.environ) is not server
+
+
+def test_pools_of_another_size_want_another_server(folder: Path) -> None:
+    modules = ("small_program",)
+    one, two = ({**os.environ, **fork_server.pool_sizes(threads)} for threads in (1, 2))
+    assert server_for(modules, one) is not server_for(modules, two)
+    assert server_for(modules, one) is server_for(modules, one)
+
+
+POOLS = """\
+import os
+from pathlib import Path
+from streammine.runtime.fork_server import Program, fork_server_here, pool_sizes, pools_sized
+from streammine.runtime.processes import ChildProcess
+
+threads = os.cpu_count() + 1
+with pools_sized(threads):
+    import pool_program
+    fork_server_here(("pool_program",))
+assert "POLARS_MAX_THREADS" not in os.environ
+loaded = Program("pools", "pool_program", "main", (str(threads), str(os.getpid())), ("pool_program",))
+environment = {**os.environ, **pool_sizes(threads)}
+with ChildProcess("p", ["false"], Path("output"), environment=environment, loaded=loaded) as child:
+    child.wait(60)
+"""
+POOL_PROGRAM = """\
+import os, sys
+import numba, polars
+
+def main():
+    wanted, client = map(int, sys.argv[1:])
+    assert os.getppid() != client
+    assert polars.thread_pool_size() == numba.config.NUMBA_NUM_THREADS == wanted
+    assert polars.DataFrame({"x": [2, 1]}).sort("x")["x"].to_list() == [1, 2]
+    print("as wanted")
+"""
+
+
+def test_what_is_forked_from_the_client_has_pools_of_its_own_size(folder: Path) -> None:
+    (folder / "pool_program.py").write_text(POOL_PROGRAM)
+    environment = {
+        name: value for name, value in os.environ.items() if name not in fork_server.pool_sizes(1)
+    }
+    subprocess.run([sys.executable, "-c", POOLS], cwd=folder, env=environment, check=True)
+    assert (folder / "output").read_text() == "as wanted\n"
+
+
 def test_a_closed_server_takes_all_with_it(folder: Path) -> None:
     server = server_for(("small_program",), os.environ)
     program = Program("small one", "small_program", "main", ("sleep",), ("small_program",))
@@ -198,6 +314,8 @@ from streammine.runtime.fork_server import Program, fork_server_here
 from streammine.runtime.processes import ChildProcess
 
 if sys.argv[1] == "here":
+    # as with ">&-": the streams are for the client, and nothing may be missing in the program
+    sys.stdin = sys.stderr = None
     fork_server_here(("small_program",))
 loaded = Program("small one", "small_program", "main", ("sleep",), ("small_program",))
 child = ChildProcess("p", ["false"], Path("output"), loaded=loaded)

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, ClassVar
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -142,7 +143,9 @@ def test_a_mapper_and_a_reducer_by_module_path_with_a_partitioner_of_the_users_o
         )
         .sink("result", input="counts", format="parquet", path="out")
     )
+    before = psutil.Process().children(recursive=True)
     assert found(streammine.run(topology, base=folder)) == counted(shortest=4)
+    assert set(psutil.Process().children(recursive=True)) <= set(before)
 
 
 @pytest.mark.slow

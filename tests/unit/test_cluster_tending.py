@@ -1,6 +1,7 @@
 """Dead nodes are replaced, but not for ever."""
 
 import sys
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -33,6 +34,18 @@ def cluster(tmp_path):
 def wait_for_the_end(cluster):
     for process in cluster.processes.values():
         process.wait(20)
+
+
+def test_a_cluster_without_nodes_of_its_own_loads_nothing_for_them(tmp_path, monkeypatch):
+    def fail(*_):
+        raise AssertionError("nobody needs it")
+
+    monkeypatch.setattr("streammine.runtime.cluster.preload", fail)
+    monkeypatch.setattr(LocalCluster, "require_parts", lambda _: None)
+    monkeypatch.setattr("streammine.runtime.cluster.DepartureWatch", MagicMock())
+    with LocalCluster(0, "127.0.0.1:1", folder=tmp_path) as cluster:
+        cluster.start()
+        assert not cluster.processes
 
 
 def test_at_the_start_a_dead_node_is_an_error(cluster):
@@ -71,6 +84,32 @@ def test_when_too_many_die_the_last_one_s_words_are_told(cluster):
     wait_for_the_end(cluster)
     with pytest.raises(ClusterError, match="no memory for me\nnode-6 ended with exit code 3\n"):
         cluster.tend()
+
+
+def test_it_is_an_error_as_long_as_nodes_are_lacking(cluster):
+    for _ in range(DEATHS_PER_NODE):
+        wait_for_the_end(cluster)
+        cluster.tend()
+    wait_for_the_end(cluster)
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="node-6 ended with exit code 3\nnodes die faster"):
+            cluster.tend()
+
+
+def test_a_node_that_could_not_be_started_is_started_later(cluster, monkeypatch):
+    def fail():
+        raise ClusterError("no room")
+
+    wait_for_the_end(cluster)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "start_node", fail)
+        with pytest.raises(ClusterError, match="no room"):
+            cluster.tend()
+    assert cluster.lacking == 1
+    assert cluster.tend() == [
+        "no memory for me\nnode-1 ended with exit code 3; node-2 takes its place"
+    ]
+    assert cluster.lacking == 0
 
 
 def test_a_cluster_that_stays_up_starts_the_missing_ones_later(cluster, monkeypatch):
