@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from streammine.cli.checks import Check, checks
+from streammine.cli.options import topology_argument
 from streammine.cli.sampling import sampled
-from streammine.cli.topologies import topology_argument
 from streammine.model.errors import JobFailedError
 from streammine.operators.checking import SEED
 

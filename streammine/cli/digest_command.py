@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from streammine.cli.topologies import read_topology, topology_argument
+from streammine.cli.options import topology_argument
+from streammine.cli.topologies import read_topology
 from streammine.runtime.output import output_digest
 from streammine.runtime.stores import open_store
 from streammine.runtime.submission import sink_location

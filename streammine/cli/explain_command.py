@@ -9,7 +9,8 @@ import click
 import pyarrow as pa
 
 from streammine.assembly import CompiledJob
-from streammine.cli.topologies import read_topology, topology_argument
+from streammine.cli.options import topology_argument
+from streammine.cli.topologies import read_topology
 from streammine.model.job import Edge, ResolvedSource, Vertex
 from streammine.model.topology import FilesSource, OperatorLoop, Topology
 from streammine.runtime.submission import compile_topology

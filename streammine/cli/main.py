@@ -84,10 +84,21 @@ def streammine() -> None:
 
 def main() -> NoReturn:
     """Entry point: errors of the world become one message and exit code 1, Ctrl-C becomes 130."""
+    _fill_standard_descriptors()
     code = _exit_code()
     # At its end Python would look through all that is loaded for garbage, which takes up to a second.
     gc.freeze()
     sys.exit(code)
+
+
+def _fill_standard_descriptors() -> None:
+    """Where one was closed (``>&-``), have nothing else opened in its place and written to."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # the lowest that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _exit_code() -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from streammine.cli.display import display_for
-from streammine.cli.topologies import read_topology, topology_argument
+from streammine.cli.options import topology_argument
+from streammine.cli.topologies import read_topology
 from streammine.model.topology import FilesSource
 from streammine.runtime.submission import compile_topology, prepare_source
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
+from streammine.cli.options import topology_argument
 from streammine.cli.sampling import sampled
-from streammine.cli.topologies import topology_argument
 from streammine.model.errors import JobFailedError
 from streammine.simulation.faults import FaultKind, parse_kinds
 from streammine.simulation.summary import coverage_lines, summary_lines

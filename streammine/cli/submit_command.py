@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from streammine.cli.clusters import cluster_command, cluster_options
-from streammine.cli.watching import JobOptions, job_options, watched_job
+from streammine.cli.options import JobOptions, job_options
+from streammine.cli.watching import watched_job
 from streammine.model.errors import TopologyError
 from streammine.model.topology import Topology
 from streammine.runtime.standing import StandingCluster, cluster_folder

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from streammine.model.errors import StreammineError
-from streammine.runtime.cluster import NODE_MODULES
-from streammine.runtime.fork_server import fork_server_here
-from streammine.runtime.supervisor import READY, ClusterSettings, Supervisor
+from streammine.runtime.cluster import NODE_MODULES, shared_threads
+from streammine.runtime.fork_server import fork_server_here, pools_sized
+from streammine.runtime.standing import ClusterSettings
 
 
 @click.command(hidden=True)
@@ -23,7 +23,13 @@ from streammine.runtime.supervisor import READY, ClusterSettings, Supervisor
 def supervise(folder: Path, settings: str, ready: int) -> None:
     """Own a cluster's processes until told to end."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    fork_server_here(NODE_MODULES)
+    wanted = ClusterSettings(**json.loads(settings))
+    # libraries size their thread pools when they are loaded
+    with pools_sized(wanted.threads or shared_threads(wanted.nodes)):
+        from streammine.runtime.supervisor import READY, Supervisor
+
+        if wanted.nodes:
+            fork_server_here(NODE_MODULES)
     with open(ready, "w", encoding="utf-8") as answer:
 
         def say_ready() -> None:
@@ -31,7 +37,7 @@ def supervise(folder: Path, settings: str, ready: int) -> None:
             answer.close()
 
         try:
-            Supervisor(folder, ClusterSettings(**json.loads(settings))).run(say_ready)
+            Supervisor(folder, wanted).run(say_ready)
         except StreammineError as error:
             if answer.closed:
                 raise

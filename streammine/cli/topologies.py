@@ -1,30 +1,14 @@
-"""Reading topology files, and the options that all commands on topologies share."""
+"""Reading topology files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import click
 
 from streammine.model.document import parse_topology
 from streammine.model.errors import TopologyError
 from streammine.model.topology import Topology
 
 LARGEST_FILE_BYTES = 1 << 20
-
-
-def topology_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """TOPOLOGY and --set."""
-    command = click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Fill in the placeholder ${KEY}, or replace the field with this dotted path; repeatable.",
-    )(command)
-    return click.argument("topology", type=click.Path(path_type=Path, dir_okay=False))(command)
 
 
 def read_topology(path: Path, overrides: tuple[str, ...]) -> Topology:

@@ -11,8 +11,14 @@ from streammine.cli.clusters import cluster_command
 from streammine.cli.interruption import interruptible
 from streammine.runtime.cluster import KEY_FILE, require_listening
 from streammine.runtime.endpoints import is_loopback
-from streammine.runtime.standing import ClusterState, claim_folder, cluster_folder, read_state
-from streammine.runtime.supervisor import ClusterSettings, start_supervisor
+from streammine.runtime.standing import (
+    ClusterSettings,
+    ClusterState,
+    claim_folder,
+    cluster_folder,
+    read_state,
+)
+from streammine.runtime.supervisor import start_supervisor
 
 
 @click.command()

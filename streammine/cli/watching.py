@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 
 from streammine.cli.display import Display, display_for
 from streammine.cli.interruption import interruptible
+from streammine.cli.options import JobOptions
 from streammine.cli.summary import print_summary
-from streammine.cli.topologies import read_topology, topology_argument
+from streammine.cli.topologies import read_topology
 from streammine.model.errors import JobFailedError
 from streammine.model.topology import Topology
 from streammine.runtime.cluster import LocalCluster
@@ -28,55 +27,6 @@ from streammine.runtime.submission import Submission
 
 SAVEPOINTED = "savepoint"
 """Status of a job that was stopped by `streammine savepoint`."""
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """What `run` and `submit` are told of a job; `command` is what to type for another such."""
-
-    command: str
-    topology: Path
-    overrides: tuple[str, ...]
-    nodes: int | None
-    spark_master: str | None
-    overwrite: bool
-    resume: str | None
-    as_json: bool
-    quiet: bool
-
-    def resuming(self, run: str) -> str:
-        """The command line that goes on with a run."""
-        settings = [word for each in self.overrides for word in ("--set", each)]
-        words = [str(self.topology), *settings, "--resume", run]
-        return f"{self.command} {shlex.join(words)}"
-
-
-def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """TOPOLOGY and the options of commands that run it."""
-    for option in (
-        click.option("--quiet", is_flag=True, help="No progress on standard error."),
-        click.option(
-            "--json", "as_json", is_flag=True, help="End with one line of JSON on standard output."
-        ),
-        click.option(
-            "--resume",
-            metavar="RUN",
-            help="Go on with this run (its name, folder or URL) after everything was lost.",
-        ),
-        click.option(
-            "--overwrite", is_flag=True, help="Replace output of another job in the sinks' folders."
-        ),
-        click.option(
-            "--spark-master", metavar="URL", help="Spark master for raw sources; default local[*]."
-        ),
-        click.option(
-            "--nodes",
-            type=click.IntRange(1, 1000),
-            help="Nodes that share the work; default: the topology's.",
-        ),
-    ):
-        command = option(command)
-    return topology_argument(command)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,16 @@ JOBS_FOLDER = "jobs"
 
 
 @dataclass(frozen=True)
+class ClusterSettings:
+    """What `streammine up` was asked for."""
+
+    nodes: int
+    zookeeper: str | None = None
+    threads: int | None = None
+    listen: str | None = None
+
+
+@dataclass(frozen=True)
 class ClusterState:
     """What stands in `state.json`: enough for a client to find the cluster. No secret."""
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from streammine.model.coordination import CoordinationEvent, JobEnded
@@ -24,23 +24,20 @@ from streammine.runtime.cluster import LocalCluster
 from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.detached import remove_finished
 from streammine.runtime.processes import ChildProcess
-from streammine.runtime.standing import LOG_FILE, ClusterState, held, is_up, write_state
+from streammine.runtime.standing import (
+    LOG_FILE,
+    ClusterSettings,
+    ClusterState,
+    held,
+    is_up,
+    write_state,
+)
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 END_SECONDS = 20.0
 READY = "ready"
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """What `streammine up` was asked for."""
-
-    nodes: int
-    zookeeper: str | None = None
-    threads: int | None = None
-    listen: str | None = None
 
 
 def start_supervisor(folder: Path, settings: ClusterSettings) -> None:
