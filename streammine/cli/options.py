@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+LARGEST_FILE_BYTES = 1 << 20
+"""Of a topology."""
+
 
 def topology_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """TOPOLOGY and --set."""

@@ -13,14 +13,13 @@ from typing import Any
 
 import click
 
-from streammine.cli.options import JobOptions, job_options
+from streammine.cli.options import LARGEST_FILE_BYTES, JobOptions, job_options
 from streammine.runtime.cluster import NODE_MODULES, shared_threads
 from streammine.runtime.fork_server import fork_server_here, pools_sized
 
 DEFAULT_NODES = 2
 """A topology's that names no number."""
 
-_GLANCED_BYTES = 1 << 20
 _NODES_LINE = re.compile(r"^nodes:(.*)", re.MULTILINE)
 _NODES_SETTING = re.compile(r"\s*nodes\s*=(.*)")
 _COUNT = re.compile(r"\s*(\d{1,4})\s*(?:\s#.*)?")
@@ -64,7 +63,7 @@ def nodes_at_a_glance(topology: Path, overrides: Sequence[str]) -> int:
 def _beginning(file: Path) -> str:
     try:
         with file.open("rb") as opened:
-            return opened.read(_GLANCED_BYTES).decode(errors="replace")
+            return opened.read(LARGEST_FILE_BYTES).decode(errors="replace")
     except OSError:
         # it is read again, and what is wrong is told then
         return ""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streammine.cli.options import LARGEST_FILE_BYTES
 from streammine.model.document import parse_topology
 from streammine.model.errors import TopologyError
 from streammine.model.topology import Topology
-
-LARGEST_FILE_BYTES = 1 << 20
 
 
 def read_topology(path: Path, overrides: tuple[str, ...]) -> Topology:

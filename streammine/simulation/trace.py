@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any
@@ -26,7 +25,7 @@ from streammine.model.job import JobGraph
 TAIL_LENGTH = 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Line:
     """An event that is written when somebody asks for it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from streammine.assembly import POLICIES
 from streammine.engine.manager import ManagerMachine
@@ -21,11 +22,13 @@ from streammine.engine.node_stimuli import (
     DeclarePlan,
     FindCheckpoints,
     JobSeen,
+    PlanSeen,
     PublishCheckpoint,
 )
 from streammine.model.job import Placement, Plan
-from streammine.model.snapshots import RecoverySettings
-from tests.unit.small_job import ASYNCHRONOUS, GRAPH, heartbeat
+from streammine.model.recovery import Checkpoint
+from streammine.model.snapshots import RecoverySettings, Restore
+from tests.unit.small_job import ASYNCHRONOUS, GRAPH, SLICES, heartbeat, record, report, told_by
 from tests.unit.transcripts import epoch_text
 
 NODES = (("a", 1), ("b", 2))
@@ -85,6 +88,36 @@ def snapshotting(
         for name, slices in (("a", ON_A), ("b", ON_B)):
             manager.handle(Reported(heartbeat(name, 1, slices)))
     return manager
+
+
+def checkpoint(epoch: int) -> Checkpoint:
+    return Checkpoint(epoch, {name: Restore(epoch, record(name, epoch)) for name in SLICES})
+
+
+def hear(
+    manager: ManagerMachine,
+    node: str,
+    *slices: str,
+    frontier: int = 5,
+    snapshots: tuple[int, ...] = (),
+    retained_after: int | None = None,
+) -> list[str]:
+    """A node reports its first replicas, all alike."""
+    reports = [report(name, 1, frontier, snapshots=snapshots) for name in slices]
+    if retained_after is not None:
+        reports = [replace(each, retained_after=retained_after) for each in reports]
+    return told(manager, Reported(told_by(node, plan_of(manager).version, reports)))
+
+
+def checkpointed(*nodes: str, found: tuple[int, ...] = (10, 20)) -> ManagerMachine:
+    """A manager that took over a running job whose store holds complete checkpoints."""
+    old = snapshotting(*nodes)
+    new = new_manager()
+    told(new, NodesChanged(tuple((name, at) for at, name in enumerate(nodes or ("a", "b"), 1))))
+    told(new, JobSeen(1, GRAPH, 2, ASYNCHRONOUS), PlanSeen(plan_of(old)))
+    assert told(new, Elected(True)) == ["find checkpoints"]
+    told(new, CheckpointsFound(1, tuple(checkpoint(epoch) for epoch in found)))
+    return new
 
 
 def plan_of(manager: ManagerMachine) -> Plan:

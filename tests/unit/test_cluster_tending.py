@@ -3,6 +3,7 @@
 import sys
 from unittest.mock import MagicMock
 
+import psutil
 import pytest
 
 from streammine.model.errors import ClusterError
@@ -46,6 +47,20 @@ def test_a_cluster_without_nodes_of_its_own_loads_nothing_for_them(tmp_path, mon
     with LocalCluster(0, "127.0.0.1:1", folder=tmp_path) as cluster:
         cluster.start()
         assert not cluster.processes
+
+
+def test_a_closed_cluster_keeps_no_process_though_somebody_keeps_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("streammine.runtime.cluster.NODE_MODULES", ("json",))
+    monkeypatch.setattr(LocalCluster, "require_parts", lambda _: None)
+    monkeypatch.setattr("streammine.runtime.cluster.DepartureWatch", MagicMock())
+    before = set(psutil.Process().children())
+    cluster = ClusterOfShortLives(1, "127.0.0.1:1", folder=tmp_path)
+    monkeypatch.setattr(cluster, "start_node", lambda: None)
+    cluster.start()
+    servers = set(psutil.Process().children()) - before
+    assert servers
+    cluster.close()
+    assert not set(psutil.Process().children()) - before
 
 
 def test_at_the_start_a_dead_node_is_an_error(cluster):
