@@ -196,6 +196,14 @@ class InputChannel:
         feed.behind_at = None
         return feed
 
+    def gap(self, sender: int) -> int | None:
+        """From which number on to ask again, after an early frame. None where it was asked for already."""
+        feed = self.feeds[sender]
+        if feed.asked_for == feed.expected:
+            return None
+        feed.asked_for = feed.expected
+        return feed.expected
+
     def missing(self, sender: int, announced: int) -> int | None:
         """The number to ask for when the sender's link has reached `announced`, or None.
 

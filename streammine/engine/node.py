@@ -62,6 +62,9 @@ from streammine.model.job import Placement, Plan
 LONGEST_FAILURE = 16_384
 """Characters of a failure that are told with every heartbeat."""
 
+_LinkNews = dict[tuple[str, int], list[tuple[int, int, int, int]]]
+"""For a node, of a job: rows of `control.Credits` or `control.Announcements`."""
+
 
 class NodeMachine:
     """One node's protocol. `handle` is the only mutator."""
@@ -76,6 +79,8 @@ class NodeMachine:
         self._nodes: tuple[str, ...] = ()
         self._load: dict[str, float] = {}
         self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
+        self._credits: _LinkNews = {}
+        self._announced: _LinkNews = {}
 
     def handle(self, stimulus: NodeStimulus) -> list[NodeEffect]:
         effects: list[NodeEffect] = []
@@ -110,6 +115,7 @@ class NodeMachine:
             case HeartbeatDue():
                 self._heartbeat_due(stimulus, effects)
         self._drain(effects)
+        self._spread_news(effects)
         return effects
 
     # --- membership and management --------------------------------------------------------------
@@ -310,9 +316,9 @@ class NodeMachine:
         self, sender: str, message: control.ControlMessage, effects: list[NodeEffect]
     ) -> None:
         match message:
-            case control.Credit(job, channel, sender_, receiver, frontier):
-                credited = stimuli.CreditArrived(channel, sender_, receiver, frontier)
-                self._at_source(job, channel, credited)
+            case control.Credits(job, links):
+                for link in links:
+                    self._at_source(job, link[0], stimuli.CreditArrived(*link))
             case control.Subscribe(job, channel):
                 subscribed = stimuli.Subscribed(
                     channel, message.sender, message.receiver, message.from_epoch, message.frontier
@@ -324,11 +330,9 @@ class NodeMachine:
                     channel, message.sender, message.receiver, message.sequence
                 )
                 self._at_source(job, channel, asked)
-            case control.Announce(job, channel):
-                announced = stimuli.Announced(
-                    channel, message.sender, message.receiver, message.next_sequence
-                )
-                self._at_target(job, channel, announced)
+            case control.Announcements(job, links):
+                for link in links:
+                    self._at_target(job, link[0], stimuli.Announced(*link))
             case control.Directive() if sender == self.manager_name:
                 self._directive(message)
             case control.Heartbeat(node) if node == sender:
@@ -432,8 +436,13 @@ class NodeMachine:
             case stimuli.SendFrame(frame):
                 self._send(job, frame, effects)
             case stimuli.GrantCredit(channel, sender, receiver, frontier):
-                credit = control.Credit(number, channel, sender, receiver, frontier)
-                self._tell_source(job, channel, sender, credit, effects)
+                node = job.nodes.get((job.channels[channel].source, sender))
+                if node == self.name:
+                    credited = stimuli.CreditArrived(channel, sender, receiver, frontier)
+                    self._at_source(number, channel, credited)
+                elif node is not None:
+                    link = (channel, sender, receiver, frontier)
+                    self._credits.setdefault((node, number), []).append(link)
             case stimuli.AskSubscription(channel, sender, receiver, from_epoch, frontier):
                 wish = control.Subscribe(number, channel, sender, receiver, from_epoch, frontier)
                 self._tell_source(job, channel, sender, wish, effects)
@@ -441,10 +450,13 @@ class NodeMachine:
                 request = control.ResendRequest(number, channel, sender, receiver, sequence)
                 self._tell_source(job, channel, sender, request, effects)
             case stimuli.Announce(channel, sender, receiver, next_sequence):
-                announce = control.Announce(number, channel, sender, receiver, next_sequence)
                 node = job.nodes.get((job.channels[channel].target, receiver))
-                if node is not None:
-                    self._tell(node, announce, effects)
+                if node == self.name:
+                    announced = stimuli.Announced(channel, sender, receiver, next_sequence)
+                    self._at_target(number, channel, announced)
+                elif node is not None:
+                    link = (channel, sender, receiver, next_sequence)
+                    self._announced.setdefault((node, number), []).append(link)
             case stimuli.WakeAfter(seconds):
                 effects.append(WakeSlice(number, slice_id, generation, seconds))
             case stimuli.WriteSnapshot(frozen, previous):
@@ -453,6 +465,15 @@ class NodeMachine:
                 effects.append(MoveToDisk(number, slice_id, generation, bodies))
             case stimuli.SliceFinished() | stimuli.Progressed():
                 self._report(effects)
+
+    def _spread_news(self, effects: list[NodeEffect]) -> None:
+        """What the slices had to say of links, one message of a kind to each other node."""
+        for (node, job), links in self._credits.items():
+            effects.append(TransmitControl(node, control.Credits(job, tuple(links))))
+        for (node, job), links in self._announced.items():
+            effects.append(TransmitControl(node, control.Announcements(job, tuple(links))))
+        self._credits.clear()
+        self._announced.clear()
 
     def _send(self, job: HostedJob, frame: Outgoing, effects: list[NodeEffect]) -> None:
         header = frame.header

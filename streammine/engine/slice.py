@@ -48,6 +48,7 @@ from streammine.engine.slice_settings import (
 )
 from streammine.engine.snapshot_chain import SnapshotChain
 from streammine.engine.stimuli import (
+    OF_ONE_LINK,
     Accumulate,
     Announce,
     Announced,
@@ -82,6 +83,7 @@ from streammine.engine.stimuli import (
     WriteSnapshot,
 )
 from streammine.engine.waiting import WaitingWork
+from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
@@ -159,10 +161,12 @@ class SliceMachine:
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         """Take one stimulus, return the effects in the order in which they must happen."""
         self._history.append(stimulus)
-        effects = _HANDLERS[type(stimulus)](self, stimulus)
-        if effects or type(stimulus) is not FrameArrived:
+        kind = type(stimulus)
+        effects = _HANDLERS[kind](self, stimulus)
+        if kind not in OF_ONE_LINK and (effects or kind is not FrameArrived):
             # a frame makes output only where it moves the frontier, which grants credit
-            self._release(effects)
+            for channel in self.outputs.values():
+                effects += self._release(channel)
         self._schedule(effects)
         return effects
 
@@ -235,7 +239,7 @@ class SliceMachine:
         if verdict is Verdict.TAKE:
             return self._use(channel, stimulus)
         if verdict is Verdict.EARLY:
-            return self._ask(channel, header.sender)
+            return self._ask(channel, header.sender, channel.gap(header.sender))
         if verdict is not Verdict.TAKE_OVER:
             return []
         discarded, frames = channel.take_over(header.sender)
@@ -271,34 +275,33 @@ class SliceMachine:
         for epoch in epochs:
             self.waiting.discard(channel.number, epoch)
 
-    def _ask(self, channel: InputChannel, sender: int) -> list[Effect]:
-        feed = channel.feeds[sender]
-        if feed.asked_for == feed.expected:
+    def _ask(self, channel: InputChannel, sender: int, missing: int | None) -> list[Effect]:
+        if missing is None:
             return []
-        feed.asked_for = feed.expected
-        return [AskResend(channel.number, sender, self.generation, feed.expected)]
+        return [AskResend(channel.number, sender, self.generation, missing)]
 
     def _announced(self, stimulus: Announced) -> list[Effect]:
         channel = self.inputs[stimulus.channel]
         if stimulus.receiver != self.generation:
             return []
         missing = channel.missing(stimulus.sender, stimulus.next_sequence)
-        sender, mine = stimulus.sender, self.generation
-        return [] if missing is None else [AskResend(channel.number, sender, mine, missing)]
+        return self._ask(channel, stimulus.sender, missing)
 
     # --- stimuli: links -------------------------------------------------------------------------
 
     def _credit(self, stimulus: CreditArrived) -> list[Effect]:
-        if stimulus.sender == self.generation:
-            self.outputs[stimulus.channel].credit(stimulus.receiver, stimulus.frontier)
-        return []
+        if stimulus.sender != self.generation:
+            return []
+        channel = self.outputs[stimulus.channel]
+        channel.credit(stimulus.receiver, stimulus.frontier)
+        return self._release(channel)
 
     def _subscribed(self, stimulus: Subscribed) -> list[Effect]:
         if stimulus.sender != self.generation:
             return []
         channel = self.outputs[stimulus.channel]
         channel.subscribe(stimulus.receiver, stimulus.from_epoch, stimulus.frontier)
-        return [self._announcement(channel, stimulus.receiver)]
+        return [self._announcement(channel, stimulus.receiver), *self._release(channel)]
 
     def _resend(self, stimulus: ResendAsked) -> list[Effect]:
         if stimulus.sender != self.generation:
@@ -332,7 +335,7 @@ class SliceMachine:
         self.busy = False
         result = stimulus.result
         if result.frozen is not None:
-            return self._frozen(result)
+            return self._frozen(result.frozen)
         if self.is_source:
             return self._read_done(result)
         self._emit(result, INFINITY)
@@ -342,9 +345,7 @@ class SliceMachine:
             return self._finished()
         return self._settle()
 
-    def _frozen(self, result: WorkResult) -> list[Effect]:
-        frozen = result.frozen
-        assert frozen is not None
+    def _frozen(self, frozen: FrozenSlice) -> list[Effect]:
         self.frozen = frozen.epoch
         if self.is_source:
             self._to_freeze.popleft()
@@ -439,13 +440,12 @@ class SliceMachine:
     def _credit_on(self, _: InputChannel) -> int:
         return self.processed_below
 
-    def _release(self, effects: list[Effect]) -> None:
-        for channel in self.outputs.values():
-            for frame in channel.sendable():
-                effects.append(SendFrame(frame))
-            share = self.settings.retained_bytes // len(self.outputs)
-            if channel.memory_bytes > share:
-                effects.append(ToDisk(tuple(channel.to_spill(share))))
+    def _release(self, channel: OutputChannel) -> list[Effect]:
+        effects: list[Effect] = [SendFrame(frame) for frame in channel.sendable()]
+        share = self.settings.retained_bytes // len(self.outputs)
+        if channel.memory_bytes > share:
+            effects.append(ToDisk(tuple(channel.to_spill(share))))
+        return effects
 
     @property
     def blocked(self) -> bool:

@@ -218,6 +218,9 @@ Stimulus = (
     | Beat
 )
 
+OF_ONE_LINK = frozenset({CreditArrived, Subscribed, ResendAsked, Announced})
+"""They let output leave on one channel at most, and come for each of many."""
+
 # --- effects ----------------------------------------------------------------------------------
 
 

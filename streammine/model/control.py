@@ -17,17 +17,16 @@ MAXIMUM_MESSAGE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
-    """The receiver's frontier on a link: events of epochs up to it may always be sent.
+class Credits:
+    """Receivers' frontiers: on each of the `links`, events of epochs up to it may always be sent.
 
-    Links are named by channel and the generations of the replicas at their two ends.
+    A link is named by its channel and the generations of the replicas at its two ends. A node's news for
+    another travels together: there are as many links as sending times receiving slices.
     """
 
     job: int
-    channel: int
-    sender: int
-    receiver: int
-    frontier: int
+    links: tuple[tuple[int, int, int, int], ...]
+    """Channel, sender, receiver, frontier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +53,12 @@ class ResendRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
-    """The sequence number that a link's sender will use next: all below it were sent."""
+class Announcements:
+    """The sequence numbers that the senders of `links` will use next: all below were sent."""
 
     job: int
-    channel: int
-    sender: int
-    receiver: int
-    next_sequence: int
+    links: tuple[tuple[int, int, int, int], ...]
+    """Channel, sender, receiver, next sequence number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +185,10 @@ class ErrorAnswer:
 
 
 ControlMessage = (
-    Credit
+    Credits
     | Subscribe
     | ResendRequest
-    | Announce
+    | Announcements
     | Heartbeat
     | Directive
     | StatusRequest

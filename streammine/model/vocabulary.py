@@ -4,8 +4,8 @@ On the wire a message is ``[kind, {field: value, …}]``. Every field of the kin
 value of its type, and no other: what comes from outside is either a message of the set or a
 ProtocolError.
 
-Types: int is any int64 and never a bool; float takes no int (writing converts); tuples, dicts with
-text keys and messages nest.
+Types: int is any int64 and never a bool; float takes no int (writing converts); tuples of any length,
+dicts with text keys and messages nest. A tuple of a fixed length, a row, holds ints.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgpack
@@ -96,8 +97,9 @@ def _codec(kind: Any) -> _Codec:
     if dataclasses.is_dataclass(kind):
         return _record_codec(typing.cast(type[Any], kind))
     arguments = typing.get_args(kind)
-    if origin is tuple:
-        assert arguments[1:] == (...,), f"tuples of one type only: {kind}"
+    if origin is tuple and arguments[1:] == (...,):
+        if typing.get_origin(arguments[0]) is tuple and ... not in typing.get_args(arguments[0]):
+            return _rows_codec(typing.get_args(arguments[0]))
         return _sequence_codec(_codec(arguments[0]))
     if origin is dict:
         assert arguments[0] is str, f"dicts with text keys only: {kind}"
@@ -138,6 +140,36 @@ def _sequence_codec(item: _Codec) -> _Codec:
         if not isinstance(tree, list):
             raise _wrong(where, "a list", tree)
         return tuple([item.read(entry, where) for entry in tree])
+
+    return _Codec(write, read)
+
+
+def _rows_codec(columns: tuple[Any, ...]) -> _Codec:
+    """Rows of ints: there are thousands in a message, so nothing is called for each."""
+    assert set(columns) == {int}, f"rows of ints only, not {columns}"
+    width = len(columns)
+
+    def are_rows(rows: Any, row: type) -> bool:
+        if not isinstance(rows, list | tuple):
+            return False
+        if not rows:
+            return True
+        if set(map(type, rows)) != {row} or set(map(len, rows)) != {width}:
+            return False
+        if set(map(type, chain.from_iterable(rows))) != {int}:
+            return False
+        lowest: int = min(map(min, rows))
+        highest: int = max(map(max, rows))
+        return lowest >= _LOWEST and highest <= _HIGHEST
+
+    def write(value: Any, where: str) -> Any:
+        assert are_rows(value, tuple), f"{where}: {reprlib.repr(value)} are no rows of {width} ints"
+        return value
+
+    def read(tree: Any, where: str) -> Any:
+        if not are_rows(tree, list):
+            raise _wrong(where, f"rows of {width} int64", tree)
+        return tuple(map(tuple, tree))
 
     return _Codec(write, read)
 

@@ -5,7 +5,7 @@ from outside; a worker that has finished a slice's work feeds that in itself and
 that work which leads to more work on this node never waits for another thread to wake up. What must
 leave by a socket it puts into the outbox, which the loop empties before it sends anything itself: effects
 happen in the order in which the machine gave them. Credit alone may wait until something else is sent or
-no work is left, and then only the last word on a channel counts.
+no work is left, and then only the last word on a link counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import queue
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -58,6 +57,7 @@ from streammine.model.job_codec import (
     encode_plan,
 )
 from streammine.runtime.hosting import HostedJob
+from streammine.runtime.outbox import Outbox
 from streammine.runtime.recovery import SnapshotKeeper
 from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
 from streammine.runtime.workers import Workers
@@ -112,8 +112,7 @@ class Node:
         self.over = False
         self._events: queue.SimpleQueue[Callable[[], NodeStimulus | None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._outbox: deque[machine.TransmitFrame | machine.TransmitControl] = deque()
-        self._credits: dict[tuple[str, int, int], machine.TransmitControl] = {}
+        self._outbox = Outbox()
         self._loop_thread = 0
         self._timers: list[tuple[float, int, NodeStimulus]] = []
         self._numbers = count()
@@ -194,7 +193,7 @@ class Node:
                 self._apply(machine.HeartbeatDue(now, self._load(), self._counters()))
 
     def _wait_milliseconds(self) -> int:
-        if self._outbox or not self._events.empty():
+        if self._outbox.urgent or not self._events.empty():
             return 0
         due = self._next_heartbeat
         if self._timers:
@@ -212,17 +211,15 @@ class Node:
             self._perform[type(effect)](effect)
 
     def _empty_outbox(self) -> None:
-        if self._outbox or self._credits:
+        if self._outbox:
             with self._lock:
                 self._send_outbox()
 
     def _send_outbox(self) -> None:
         """Send what workers left, oldest first. The caller is the loop and holds the lock."""
-        while self._outbox:
-            self._send(self._outbox.popleft())
-        credits, self._credits = self._credits, {}
-        for effect in credits.values():
-            self._send(effect)
+        if self._outbox:
+            for effect in self._outbox.take():
+                self._send(effect)
 
     # --- what comes in --------------------------------------------------------------------------
 
@@ -370,7 +367,7 @@ class Node:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
                 self._handle(machine.WorkFinished(*replica, None, failure))
-            if self._credits and not len(self.workers):
+            if self._outbox and not self._outbox.urgent and not len(self.workers):
                 self.transport.wake()
 
         self.workers.submit(hosted.rank, task)
@@ -429,13 +426,9 @@ class Node:
             self._send_outbox()
             self._send(effect)
             return
-        if isinstance(effect, machine.TransmitControl) and isinstance(
-            effect.message, control.Credit
-        ):
-            self._credits[effect.node, effect.message.job, effect.message.channel] = effect
-            return
-        self._outbox.append(effect)
-        if len(self._outbox) == 1:
+        was_urgent = self._outbox.urgent
+        self._outbox.put(effect)
+        if self._outbox.urgent and not was_urgent:
             self.transport.wake()
 
     def _send(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:

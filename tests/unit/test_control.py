@@ -10,9 +10,9 @@ import pytest
 
 from streammine.model.control import (
     MAXIMUM_MESSAGE_BYTES,
-    Announce,
+    Announcements,
     ControlMessage,
-    Credit,
+    Credits,
     DamagedSnapshot,
     Directive,
     DrainRequest,
@@ -64,11 +64,11 @@ HEARTBEAT = Heartbeat(
 @pytest.mark.parametrize(
     "message",
     [
-        Credit(1, 2, 3, 4, INFINITY),
-        Credit(1, 2, 3, 4, BEGINNING),
+        Credits(1, ((2, 3, 4, INFINITY), (5, 6, 7, BEGINNING))),
+        Credits(1, ()),
         Subscribe(1, 2, 3, 4, BEGINNING, -7),
         ResendRequest(1, 2, 3, 4, 5),
-        Announce(1, 2, 3, 4, 2**40),
+        Announcements(1, ((2, 3, 4, 2**40),)),
         Directive(1, 20, BEGINNING, 10, 3),
         SavepointRequest(7),
         MoveRequest(7, "counts/1", "b", "live"),
@@ -95,7 +95,7 @@ def test_tuples_in_a_payload_become_lists() -> None:
     assert decode(encode(StatusAnswer({"a": (1, (2,))}))) == StatusAnswer({"a": [1, [2]]})
 
 
-CREDIT = {"job": 1, "channel": 2, "sender": 3, "receiver": 4, "frontier": 5}
+RESEND = {"job": 1, "channel": 2, "sender": 3, "receiver": 4, "sequence": 5}
 REPORT = {
     "job": 1,
     "plan_version": 1,
@@ -109,25 +109,48 @@ REPORT = {
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        (["Credits", CREDIT], "unknown kind 'Credits'"),
-        (["Member", CREDIT], "unknown kind"),
+        (["Credit", RESEND], "unknown kind 'Credit'"),
+        (["Member", RESEND], "unknown kind"),
         (["SliceReport", {}], "unknown kind"),
-        (["Credit", {**CREDIT, "extra": 1}], r"unknown: \['extra'\]"),
-        (["Credit", {"job": 1}], r"missing: \['channel', 'frontier', 'receiver', 'sender'\]"),
-        (["Credit", {**CREDIT, "job": True}], "Credit.job: expected an int64, not True"),
-        (["Credit", {**CREDIT, "job": 1.0}], "Credit.job: expected an int64"),
-        (["Credit", {**CREDIT, "job": "1"}], "Credit.job: expected an int64"),
-        (["Credit", {**CREDIT, "job": None}], "Credit.job: expected an int64"),
-        (["Credit", {**CREDIT, "job": 2**63}], "Credit.job: expected an int64"),
-        (["Credit", [1, 2, 3, 4]], "expected the fields of Credit"),
-        (["Credit"], r"\[kind, fields\]"),
-        (["Credit", CREDIT, 1], r"\[kind, fields\]"),
-        ([1, CREDIT], r"\[kind, fields\]"),
-        ({"Credit": CREDIT}, r"\[kind, fields\]"),
+        (["ResendRequest", {**RESEND, "extra": 1}], r"unknown: \['extra'\]"),
+        (
+            ["ResendRequest", {"job": 1}],
+            r"missing: \['channel', 'receiver', 'sender', 'sequence'\]",
+        ),
+        (
+            ["ResendRequest", {**RESEND, "job": True}],
+            "ResendRequest.job: expected an int64, not True",
+        ),
+        (["ResendRequest", {**RESEND, "job": 1.0}], "ResendRequest.job: expected an int64"),
+        (["ResendRequest", {**RESEND, "job": "1"}], "ResendRequest.job: expected an int64"),
+        (["ResendRequest", {**RESEND, "job": None}], "ResendRequest.job: expected an int64"),
+        (["ResendRequest", {**RESEND, "job": 2**63}], "ResendRequest.job: expected an int64"),
+        (["ResendRequest", [1, 2, 3, 4]], "expected the fields of ResendRequest"),
+        (["ResendRequest"], r"\[kind, fields\]"),
+        (["ResendRequest", RESEND, 1], r"\[kind, fields\]"),
+        ([1, RESEND], r"\[kind, fields\]"),
+        ({"ResendRequest": RESEND}, r"\[kind, fields\]"),
         (None, r"\[kind, fields\]"),
         (
             ["Heartbeat", {"node": "a", "member": 1, "load": {"x": 1}, "jobs": []}],
             "expected a float",
+        ),
+        *(
+            (["Credits", {"job": 1, "links": links}], "Credits.links: expected rows of 4 int64")
+            for links in (
+                {"job": 2},
+                "1234",
+                [1, 2, 3, 4],
+                ["1234"],
+                [[1, 2, 3]],
+                [[1, 2, 3, 4], [1, 2, 3, 4, 5]],
+                [[1, 2, 3, True]],
+                [[1, 2, 3, 4.0]],
+                [[1, 2, 3, None]],
+                [[1, 2, 3, 2**63]],
+                [[1, 2, 3, [4]]],
+                [{"a": 1, "b": 2, "c": 3, "d": 4}],
+            )
         ),
         (["Heartbeat", {"node": "a", "member": 1, "load": [], "jobs": []}], "expected a map"),
         (["Heartbeat", {"node": b"a", "member": 1, "load": {}, "jobs": []}], "expected text"),
@@ -160,8 +183,8 @@ def test_anything_else_is_refused_with_what_was_wrong(tree: Any, message: str) -
         b"\xc1",
         encode(HEARTBEAT)[:-1],
         encode(HEARTBEAT) + b"\x00",
-        msgpack.packb(["Credit", {1: 2}]),
-        b"\x92\xa6Credit" + b"\x91" * 5000,
+        msgpack.packb(["ResendRequest", {1: 2}]),
+        b"\x92\xa7Credits" + b"\x91" * 5000,
         b"\x92\xa5\xff\xff\xff\xff\xff\x80",
         bytes(MAXIMUM_MESSAGE_BYTES + 1),
     ],
@@ -194,9 +217,16 @@ def test_a_message_that_is_too_long_is_not_written() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Credit(1, 2, 3, 4, np.int64(5)),  # type: ignore[arg-type]
-        Credit(1, 2, 3, 4, 2**63),
-        Credit(True, 2, 3, 4, 5),
+        ResendRequest(1, 2, 3, 4, np.int64(5)),  # type: ignore[arg-type]
+        ResendRequest(1, 2, 3, 4, 2**63),
+        ResendRequest(True, 2, 3, 4, 5),
+        Credits(1, ((2, 3, 4, np.int64(5)),)),  # type: ignore[arg-type]
+        Credits(1, ((2, 3, 4, 2**63),)),
+        Credits(1, ((2, 3, 4, -(2**63) - 1),)),
+        Credits(1, ((2, 3, 4, 5), (2, 3, 4, True))),
+        Credits(1, ((2, 3, 4, 5), (2, 3, 4))),  # type: ignore[arg-type]
+        Credits(1, ([2, 3, 4, 5],)),  # type: ignore[arg-type]
+        Credits(1, None),  # type: ignore[arg-type]
         StopRequest(1, None),  # type: ignore[arg-type]
         Heartbeat("a", 1, {}, []),  # type: ignore[arg-type]
         SLICE,

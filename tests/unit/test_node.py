@@ -43,6 +43,9 @@ def text(effect: NodeEffect) -> str:
             return f"to {name}: {effect_text(stimuli.SendFrame(frame))}"
         case node.TransmitControl(name, control.Heartbeat(_, _, _, jobs)):
             return f"to {name}: report {[(each.plan_version, each.failed) for each in jobs]}"
+        case node.TransmitControl(name, control.Credits() | control.Announcements() as message):
+            channels = ", ".join(str(channel) for channel, *_ in message.links)
+            return f"to {name}: {type(message).__name__} on {channels}"
         case node.TransmitControl(name, message):
             return f"to {name}: {type(message).__name__} on {getattr(message, 'channel', None)}"
         case node.WakeSlice(_, slice_id, _, seconds):
@@ -176,11 +179,11 @@ def test_credit_finds_the_sender_on_this_node_or_another() -> None:
     player = running_b()
     told(player, frame(1, FrameKind.EPOCH_END, 3, 0))
     lines = told(player, done(SOURCE, WorkResult(open_epoch=4)))
-    assert "to a: Credit on 1" in lines
+    assert "to a: Credits on 1" in lines
     source = player.jobs[JOB].slices[SOURCE]
     assert source.outputs[3].links[1].frontier == 4, "its own credit came by itself"
     assert source.outputs[2].links[1].frontier < 4
-    told(player, node.ControlReceived("a", control.Credit(JOB, 2, 1, 1, 4)))
+    told(player, node.ControlReceived("a", control.Credits(JOB, ((2, 1, 1, 4),))))
     assert source.outputs[2].links[1].frontier == 4
 
 
@@ -190,7 +193,7 @@ def test_a_gap_is_asked_for_at_the_senders_node_and_announcements_go_to_the_rece
     told(player, done(SOURCE, WorkResult(open_epoch=4)))
     assert told(player, node.HeartbeatDue(1.0, {}, {})) == [
         "to a: report [(2, None)]",
-        "to a: Announce on 2",
+        "to a: Announcements on 2",
     ]
 
 
@@ -199,7 +202,7 @@ def test_what_names_no_job_or_channel_that_stands_is_dropped() -> None:
     unknown = FrameHeader(99, 0, 1, 1, 0, 0, 0, 0, FrameKind.EPOCH_END)
     assert told(player, node.FrameReceived(unknown, None, 0)) == []
     assert told(player, frame(400, FrameKind.DATA, 0, 0)) == []
-    assert told(player, node.ControlReceived("a", control.Credit(JOB, 400, 1, 1, 4))) == []
+    assert told(player, node.ControlReceived("a", control.Credits(JOB, ((400, 1, 1, 4),)))) == []
     assert told(player, node.ControlReceived("a", heartbeat("c", 1))) == [], "not the sender's own"
 
 

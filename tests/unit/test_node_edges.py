@@ -51,22 +51,23 @@ def running(*slices: str) -> NodeMachine:
 def test_the_first_and_the_last_channel_are_channels_like_others(
     channel: int, source: str, target: str
 ) -> None:
-    announced = control.Announce(JOB, channel, 1, 1, 3)
+    announced = control.Announcements(JOB, ((channel, 1, 1, 3),))
     receiver = running(target)
     assert told(receiver, node.ControlReceived("a", announced)) == []
     assert told(receiver, node.ControlReceived("a", announced)) == [
         f"to a: ResendRequest on {channel}"
     ]
     sender = running(source)
-    told(sender, node.ControlReceived("a", control.Credit(JOB, channel, 1, 1, 4)))
+    told(sender, node.ControlReceived("a", control.Credits(JOB, ((channel, 1, 1, 4),))))
     machine = sender.jobs[JOB].slices[SliceId.parse(source)]
     assert machine.outputs[channel].links[1].frontier == 4
     wish = control.Subscribe(JOB, channel, 1, 2, BEGINNING, BEGINNING)
     told(sender, node.ControlReceived("a", wish))
     assert set(machine.outputs[channel].links) == {1, 2}, "a later plan may list 2"
-    assert f"to a: Credit on {channel}" in told(
-        receiver, *(frame(each, FrameKind.EPOCH_END, 3, 0) for each in machine_inputs(target))
-    )
+    inputs = machine_inputs(target)
+    assert channel in inputs
+    ends = [frame(each, FrameKind.EPOCH_END, 3, 0) for each in inputs]
+    assert f"to a: Credits on {', '.join(map(str, inputs))}" in told(receiver, *ends)
 
 
 def machine_inputs(slice_name: str) -> list[int]:
@@ -77,8 +78,8 @@ def machine_inputs(slice_name: str) -> list[int]:
 def test_a_channel_beyond_the_first_or_the_last_is_none(channel: int) -> None:
     player = running_b()
     for message in (
-        control.Credit(JOB, channel, 1, 1, 4),
-        control.Announce(JOB, channel, 1, 1, 3),
+        control.Credits(JOB, ((channel, 1, 1, 4),)),
+        control.Announcements(JOB, ((channel, 1, 1, 3),)),
         control.ResendRequest(JOB, channel, 1, 1, 0),
         control.Subscribe(JOB, channel, 1, 2, BEGINNING, BEGINNING),
     ):

@@ -102,7 +102,7 @@ def test_slices_that_stay_hear_of_new_generations_at_the_other_ends() -> None:
     assert set(counts.inputs[3].feeds) == {1}
     assert set(player.jobs[JOB].slices[SOURCE].outputs[2].links) == set(), "1 is gone, 3 may ask"
     wish = control.Subscribe(JOB, 2, 1, 3, BEGINNING, BEGINNING)
-    assert told(player, node.ControlReceived("a", wish)) == ["to a: Announce on 2"]
+    assert told(player, node.ControlReceived("a", wish)) == ["to a: Announcements on 2"]
 
 
 def test_results_of_a_replica_that_was_withdrawn_are_dropped() -> None:

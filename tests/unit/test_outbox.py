@@ -1,0 +1,54 @@
+"""What waits to leave a node keeps its order; of credits the last word counts."""
+
+from __future__ import annotations
+
+from streammine.engine.node_stimuli import TransmitControl
+from streammine.model import control
+from streammine.runtime.outbox import Outbox
+
+
+def credits(node: str, *links: tuple[int, int, int, int], job: int = 1) -> TransmitControl:
+    return TransmitControl(node, control.Credits(job, links))
+
+
+def wish(node: str, channel: int) -> TransmitControl:
+    return TransmitControl(node, control.ResendRequest(1, channel, 1, 1, 0))
+
+
+def test_what_is_taken_is_gone() -> None:
+    outbox = Outbox()
+    assert not outbox
+    assert outbox.take() == []
+    outbox.put(wish("a", 1))
+    outbox.put(credits("a", (1, 1, 1, 5)))
+    assert outbox
+    assert outbox.take() == [wish("a", 1), credits("a", (1, 1, 1, 5))]
+    assert not outbox
+    assert outbox.take() == []
+
+
+def test_credits_come_last_in_one_message_to_a_node_of_a_job() -> None:
+    outbox = Outbox()
+    outbox.put(credits("a", (1, 1, 1, 5), (2, 1, 1, 5)))
+    outbox.put(wish("a", 3))
+    outbox.put(credits("b", (4, 1, 1, 7)))
+    outbox.put(credits("a", (1, 1, 1, 5), job=2))
+    outbox.put(wish("b", 4))
+    outbox.put(credits("a", (2, 1, 1, 6), (2, 1, 3, 4), (2, 2, 1, 3)))
+    assert outbox.take() == [
+        wish("a", 3),
+        wish("b", 4),
+        credits("a", (1, 1, 1, 5), (2, 1, 1, 6), (2, 1, 3, 4), (2, 2, 1, 3)),
+        credits("b", (4, 1, 1, 7)),
+        credits("a", (1, 1, 1, 5), job=2),
+    ]
+
+
+def test_credit_alone_is_not_urgent() -> None:
+    outbox = Outbox()
+    outbox.put(credits("a", (1, 1, 1, 5)))
+    assert not outbox.urgent
+    outbox.put(wish("a", 3))
+    assert outbox.urgent == 1
+    outbox.take()
+    assert not outbox.urgent
