@@ -21,6 +21,7 @@ from streammine.cli.interruption import (
     note_interruptions,
 )
 from streammine.model.errors import StreammineError
+from streammine.runtime.hash_seed import begin_with_hash_seed
 
 COMMANDS = {
     "run": ("streammine.cli.run_command", "Run a topology on a cluster made for it."),
@@ -57,6 +58,7 @@ COMMANDS = {
     "supervise": ("streammine.cli.supervise_command", "Own the processes of a cluster that is up."),
 }
 _INTERNAL = frozenset({"supervise"})
+_RUN_USER_CODE = frozenset({"run", "check", "simulate", "up", "node", "supervise"})
 
 
 class _LazyGroup(click.Group):
@@ -84,6 +86,8 @@ def streammine() -> None:
 
 def main() -> NoReturn:
     """Entry point: errors of the world become one message and exit code 1, Ctrl-C becomes 130."""
+    if _RUN_USER_CODE.intersection(sys.argv[1:2]):
+        begin_with_hash_seed()
     _fill_standard_descriptors()
     code = _exit_code()
     # At its end Python would look through all that is loaded for garbage, which takes up to a second.

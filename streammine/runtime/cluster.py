@@ -22,6 +22,7 @@ from streammine.runtime.coordinator import Coordinator
 from streammine.runtime.departures import DepartureWatch
 from streammine.runtime.endpoints import SocketFolder, is_loopback
 from streammine.runtime.fork_server import Program, pool_sizes, server_kept
+from streammine.runtime.hash_seed import HASH_SEED
 from streammine.runtime.java import find_java
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.processes import (
@@ -337,7 +338,7 @@ def shared_threads(nodes: int) -> int:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """This process's, with this package found, and with thread pools of the node's size.
+    """This process's, with this package found, HASH_SEED, and thread pools of the node's size.
 
     Libraries that size their pools by the machine would fight over its cores.
     """
@@ -346,5 +347,6 @@ def _environment(threads: int) -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        **HASH_SEED,
         **pool_sizes(threads),
     }

@@ -34,6 +34,8 @@ from typing import IO, Any, NoReturn
 
 import setproctitle
 
+from streammine.runtime.hash_seed import HASH_SEED
+
 _LENGTH = struct.Struct("!I")
 _LOAD_SECONDS = 120.0
 _ANSWER_SECONDS = 30.0
@@ -178,7 +180,7 @@ class ForkServer:
 
 
 Kind = tuple[tuple[str, ...], tuple[str | None, ...]]
-"""What servers differ in: their modules, and the sizes of pools that these were loaded with."""
+"""What servers differ in: their modules, and what can't be changed once these are loaded."""
 
 _servers: dict[Kind, ForkServer] = {}
 _users: Counter[Kind] = Counter()
@@ -186,7 +188,7 @@ _guard = threading.Lock()
 
 
 def _kind(modules: tuple[str, ...], environment: Mapping[str, str]) -> Kind:
-    return modules, tuple(environment.get(name) for name in _POOL_SIZES)
+    return modules, tuple(environment.get(name) for name in (*_POOL_SIZES, *HASH_SEED))
 
 
 def server_for(modules: tuple[str, ...], environment: Mapping[str, str]) -> ForkServer:

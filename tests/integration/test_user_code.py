@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter, deque
 from pathlib import Path
 from typing import Any, ClassVar
@@ -69,6 +72,15 @@ class Fussy(streammine.Mapper):
         if event.line.startswith("x"):
             raise ValueError("I don't like x")
         return event.line
+
+
+class Favourite(streammine.Mapper):
+    """A word of each line: which one depends on the order of a set."""
+
+    output = {"word": "string"}
+
+    def map(self, event):
+        return next(iter(set(event.line.split())))
 
 
 class ByFirstLetter:
@@ -146,6 +158,35 @@ def test_a_mapper_and_a_reducer_by_module_path_with_a_partitioner_of_the_users_o
     before = psutil.Process().children(recursive=True)
     assert found(streammine.run(topology, base=folder)) == counted(shortest=4)
     assert set(psutil.Process().children(recursive=True)) <= set(before)
+
+
+@pytest.mark.slow
+def test_the_order_of_a_set_is_the_same_on_all_nodes_in_every_run(folder: Path) -> None:
+    program = (
+        "import json, sys; "
+        "print(json.dumps([next(iter(set(line.split()))) for line in json.load(sys.stdin)]))"
+    )
+    alike = {**os.environ, "PYTHONHASHSEED": "0"}
+    arguments: dict[str, Any] = {"capture_output": True, "check": True, "text": True}
+    answer = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(LINES), env=alike, **arguments
+    )
+    expected = Counter(json.loads(answer.stdout))
+    assert len(expected) > 1
+    topology = of_lines("sets").operator("words", input="lines", operator="own:Favourite")
+    topology = topology.sink("result", input="words", format="parquet", path="api")
+    result = streammine.run(topology, base=folder)
+    assert Counter(result.table("result")["word"].to_pylist()) == expected
+    (folder / "sets.yaml").write_text(
+        "epoch: {count: 100}\n"
+        "sources: {lines: {files: lines.txt, prepare: none}}\n"
+        "operators: {words: {input: lines, operator: 'own:Favourite'}}\n"
+        "sinks: {result: {input: words, format: parquet, path: cli}}\n"
+    )
+    differently = {**os.environ, "PYTHONHASHSEED": "5"}
+    command = [sys.executable, "-m", "streammine", "run", "sets.yaml", "--json"]
+    told = subprocess.run(command, cwd=folder, env=differently, **arguments)
+    assert json.loads(told.stdout)["output_digest"] == result.digest
 
 
 @pytest.mark.slow
