@@ -62,9 +62,6 @@ from streammine.model.job import Placement, Plan
 LONGEST_FAILURE = 16_384
 """Characters of a failure that are told with every heartbeat."""
 
-_LinkNews = dict[tuple[str, int], list[tuple[int, int, int, int]]]
-"""For a node, of a job: rows of `control.Credits` or `control.Announcements`."""
-
 
 class NodeMachine:
     """One node's protocol. `handle` is the only mutator."""
@@ -79,8 +76,9 @@ class NodeMachine:
         self._nodes: tuple[str, ...] = ()
         self._load: dict[str, float] = {}
         self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
-        self._credits: _LinkNews = {}
-        self._announced: _LinkNews = {}
+        self._news: dict[
+            tuple[type[control.LinkNews], str, int], list[tuple[int, int, int, int]]
+        ] = {}
 
     def handle(self, stimulus: NodeStimulus) -> list[NodeEffect]:
         effects: list[NodeEffect] = []
@@ -442,7 +440,7 @@ class NodeMachine:
                     self._at_source(number, channel, credited)
                 elif node is not None:
                     link = (channel, sender, receiver, frontier)
-                    self._credits.setdefault((node, number), []).append(link)
+                    self._news.setdefault((control.Credits, node, number), []).append(link)
             case stimuli.AskSubscription(channel, sender, receiver, from_epoch, frontier):
                 wish = control.Subscribe(number, channel, sender, receiver, from_epoch, frontier)
                 self._tell_source(job, channel, sender, wish, effects)
@@ -456,7 +454,7 @@ class NodeMachine:
                     self._at_target(number, channel, announced)
                 elif node is not None:
                     link = (channel, sender, receiver, next_sequence)
-                    self._announced.setdefault((node, number), []).append(link)
+                    self._news.setdefault((control.Announcements, node, number), []).append(link)
             case stimuli.WakeAfter(seconds):
                 effects.append(WakeSlice(number, slice_id, generation, seconds))
             case stimuli.WriteSnapshot(frozen, previous):
@@ -467,13 +465,11 @@ class NodeMachine:
                 self._report(effects)
 
     def _spread_news(self, effects: list[NodeEffect]) -> None:
-        """What the slices had to say of links, one message of a kind to each other node."""
-        for (node, job), links in self._credits.items():
-            effects.append(TransmitControl(node, control.Credits(job, tuple(links))))
-        for (node, job), links in self._announced.items():
-            effects.append(TransmitControl(node, control.Announcements(job, tuple(links))))
-        self._credits.clear()
-        self._announced.clear()
+        """What the slices had to say of links, together for each other node."""
+        for (kind, node, job), links in self._news.items():
+            for message in control.in_messages(kind, job, links):
+                effects.append(TransmitControl(node, message))
+        self._news.clear()
 
     def _send(self, job: HostedJob, frame: Outgoing, effects: list[NodeEffect]) -> None:
         header = frame.header

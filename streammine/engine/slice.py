@@ -9,6 +9,7 @@ House rules
 -----------
 * One run of work is in flight at a time. The machine never looks into a batch.
 * An epoch is closed only after every batch of it was handed to the operator.
+* What may leave has left when a stimulus is done with. One of a single link moves that link's channel only.
 * Output of an epoch leaves before its end does; the end of an epoch is sent once all epochs up to it are
   processed; credit is granted by the same number. So "processed", "ended" and "credited" never differ.
 * While a frame waits for credit, the slice neither reads nor closes: what is held stays bounded by the
@@ -38,6 +39,7 @@ from streammine.engine.frontier import Frontier
 from streammine.engine.input_channel import InputChannel, Verdict
 from streammine.engine.kept import Kept
 from streammine.engine.output_channel import OutputChannel
+from streammine.engine.releasing import Releasing
 from streammine.engine.slice_settings import (
     BYTES_WORTH_A_RUN,
     HISTORY_LENGTH,
@@ -105,6 +107,7 @@ class SliceMachine:
         self.generation = generation
         self.inputs = {channel.number: channel for channel in inputs}
         self.outputs = {channel.number: channel for channel in outputs}
+        self._releasing = Releasing(self.outputs, settings.retained_bytes)
         self.settings = settings
         self.epoch = settings.epoch
         self.phase = Phase.DEPLOYED
@@ -165,8 +168,7 @@ class SliceMachine:
         effects = _HANDLERS[kind](self, stimulus)
         if kind not in OF_ONE_LINK and (effects or kind is not FrameArrived):
             # a frame makes output only where it moves the frontier, which grants credit
-            for channel in self.outputs.values():
-                effects += self._release(channel)
+            effects += self._releasing.all()
         self._schedule(effects)
         return effects
 
@@ -294,14 +296,14 @@ class SliceMachine:
             return []
         channel = self.outputs[stimulus.channel]
         channel.credit(stimulus.receiver, stimulus.frontier)
-        return self._release(channel)
+        return self._releasing.one(channel)
 
     def _subscribed(self, stimulus: Subscribed) -> list[Effect]:
         if stimulus.sender != self.generation:
             return []
         channel = self.outputs[stimulus.channel]
         channel.subscribe(stimulus.receiver, stimulus.from_epoch, stimulus.frontier)
-        return [self._announcement(channel, stimulus.receiver), *self._release(channel)]
+        return [self._announcement(channel, stimulus.receiver), *self._releasing.one(channel)]
 
     def _resend(self, stimulus: ResendAsked) -> list[Effect]:
         if stimulus.sender != self.generation:
@@ -440,22 +442,15 @@ class SliceMachine:
     def _credit_on(self, _: InputChannel) -> int:
         return self.processed_below
 
-    def _release(self, channel: OutputChannel) -> list[Effect]:
-        effects: list[Effect] = [SendFrame(frame) for frame in channel.sendable()]
-        share = self.settings.retained_bytes // len(self.outputs)
-        if channel.memory_bytes > share:
-            effects.append(ToDisk(tuple(channel.to_spill(share))))
-        return effects
-
     @property
     def blocked(self) -> bool:
         """Output waits for credit, and not the credit for this slice."""
-        return any(channel.blocked for channel in self.outputs.values())
+        return self._releasing.blocked
 
     @property
     def behind(self) -> bool:
         """A receiver has been given by another replica what is still to be made here."""
-        return any(each.credited > self.processed_below for each in self.outputs.values())
+        return self._releasing.credited > self.processed_below
 
     @property
     def halted(self) -> bool:

@@ -6,11 +6,12 @@ The fields of a message are its schema (see `vocabulary`); to add a kind, add it
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streammine.model.snapshots import SnapshotRecord
-from streammine.model.vocabulary import Payload, Vocabulary
+from streammine.model.vocabulary import MOST_ROWS, Payload, Vocabulary
 
 MAXIMUM_MESSAGE_BYTES = 16 << 20
 """Longest control message."""
@@ -21,7 +22,7 @@ class Credits:
     """Receivers' frontiers: on each of the `links`, events of epochs up to it may always be sent.
 
     A link is named by its channel and the generations of the replicas at its two ends. A node's news for
-    another travels together: there are as many links as sending times receiving slices.
+    another travels together (`in_messages`): there are as many links as sending times receiving slices.
     """
 
     job: int
@@ -59,6 +60,9 @@ class Announcements:
     job: int
     links: tuple[tuple[int, int, int, int], ...]
     """Channel, sender, receiver, next sequence number."""
+
+
+LinkNews = Credits | Announcements
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +206,15 @@ ControlMessage = (
 
 MESSAGES: tuple[type[Any], ...] = typing.get_args(ControlMessage)
 """Every kind that may stand on the wire by itself."""
+
+
+def in_messages(
+    kind: type[LinkNews], job: int, links: Sequence[tuple[int, int, int, int]]
+) -> Iterator[LinkNews]:
+    """As many messages as it takes."""
+    for start in range(0, len(links), MOST_ROWS):
+        yield kind(job, tuple(links[start : start + MOST_ROWS]))
+
 
 _VOCABULARY: Vocabulary[ControlMessage] = Vocabulary(
     "control message", MESSAGES, MAXIMUM_MESSAGE_BYTES

@@ -5,7 +5,8 @@ value of its type, and no other: what comes from outside is either a message of 
 ProtocolError.
 
 Types: int is any int64 and never a bool; float takes no int (writing converts); tuples of any length,
-dicts with text keys and messages nest. A tuple of a fixed length, a row, holds ints.
+dicts with text keys and messages nest. A tuple of a fixed length, a row, holds ints; up to MOST_ROWS
+of them come in a tuple.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from typing import Any, Generic, TypeVar
 import msgpack
 
 from streammine.model.errors import ProtocolError
+
+MOST_ROWS = 4096
+"""In a tuple of rows: whoever gets them can do nothing else meanwhile."""
 
 _DEEPEST_PAYLOAD = 32
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -150,7 +154,7 @@ def _rows_codec(columns: tuple[Any, ...]) -> _Codec:
     width = len(columns)
 
     def are_rows(rows: Any, row: type) -> bool:
-        if not isinstance(rows, list | tuple):
+        if not isinstance(rows, list | tuple) or len(rows) > MOST_ROWS:
             return False
         if not rows:
             return True
@@ -163,12 +167,13 @@ def _rows_codec(columns: tuple[Any, ...]) -> _Codec:
         return lowest >= _LOWEST and highest <= _HIGHEST
 
     def write(value: Any, where: str) -> Any:
+        assert isinstance(value, tuple), f"{where}: {reprlib.repr(value)} is no tuple"
         assert are_rows(value, tuple), f"{where}: {reprlib.repr(value)} are no rows of {width} ints"
         return value
 
     def read(tree: Any, where: str) -> Any:
         if not are_rows(tree, list):
-            raise _wrong(where, f"rows of {width} int64", tree)
+            raise _wrong(where, f"up to {MOST_ROWS} rows of {width} int64", tree)
         return tuple(map(tuple, tree))
 
     return _Codec(write, read)

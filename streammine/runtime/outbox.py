@@ -9,7 +9,7 @@ from streammine.model import control
 
 
 class Outbox:
-    """Frames and messages in their order, and behind them credits, of which the last word on a link counts.
+    """Frames and messages in their order, and behind them credits, of which the furthest on a link counts.
 
     Its user keeps threads out of each other's way.
     """
@@ -22,15 +22,16 @@ class Outbox:
         return bool(self._effects or self._frontiers)
 
     @property
-    def urgent(self) -> int:
-        """How much waits beside credits."""
-        return len(self._effects)
+    def urgent(self) -> bool:
+        """Something other than credits waits."""
+        return bool(self._effects)
 
     def put(self, effect: TransmitFrame | TransmitControl) -> None:
         if isinstance(effect, TransmitControl) and isinstance(effect.message, control.Credits):
             frontiers = self._frontiers.setdefault((effect.node, effect.message.job), {})
             for channel, sender, receiver, frontier in effect.message.links:
-                frontiers[channel, sender, receiver] = frontier
+                link = (channel, sender, receiver)
+                frontiers[link] = max(frontier, frontiers.get(link, frontier))
             return
         self._effects.append(effect)
 
@@ -38,8 +39,9 @@ class Outbox:
         """Everything, which is then gone from here."""
         taken = list(self._effects)
         for (node, job), frontiers in self._frontiers.items():
-            links = tuple((*link, frontier) for link, frontier in frontiers.items())
-            taken.append(TransmitControl(node, control.Credits(job, links)))
+            links = [(*link, frontier) for link, frontier in frontiers.items()]
+            for credits in control.in_messages(control.Credits, job, links):
+                taken.append(TransmitControl(node, credits))
         self._effects.clear()
         self._frontiers.clear()
         return taken

@@ -23,8 +23,12 @@ def check_replica(book: ReplicaBook) -> None:
     book.processed_below = machine.processed_below
     _check_waiting(book)
     _check_processor(book)
-    for output in machine.outputs.values():
+    outputs = machine.outputs.values()
+    for output in outputs:
         _check_output(name, output)
+    assert machine.blocked == any(each.blocked for each in outputs), f"{name}: blocked or not"
+    told = max((each.credited for each in outputs), default=BEGINNING)
+    assert machine.behind == (told > machine.processed_below), f"{name}: behind or not"
     for incoming in machine.inputs.values():
         _check_input(book, incoming)
 
@@ -65,6 +69,19 @@ def _check_output(name: str, output: OutputChannel) -> None:
     for link in output.links.values():
         assert first <= link.cursor <= output.end, f"{where}: a link points out of the log"
         _check_credit(where, output, link, first)
+        _check_released(where, output, link, first)
+
+
+def _check_released(where: str, output: OutputChannel, link: Link, first: int) -> None:
+    """What is left on a link waits for credit."""
+    for entry in output.entries[link.cursor - first :]:
+        if link.base is None and entry.epoch < link.from_epoch:
+            continue
+        later = entry.nbytes > 0 and entry.epoch > link.frontier
+        over = link.later_bytes > 0 and link.later_bytes + entry.nbytes > output.budget
+        waits = later and over and not output._awaited_frames(link)
+        assert waits, f"{where}: a frame of {entry.epoch} to {link.generation} has not left"
+        return
 
 
 def _check_credit(where: str, output: OutputChannel, link: Link, first: int) -> None:

@@ -10,9 +10,10 @@ class SimulationSettings:
     """Delays are upper bounds of even distributions, in virtual seconds.
 
     `frame_loss` and `frame_duplication` are probabilities per data frame between two nodes, and
-    `control_loss` is one per control message (credit, announcement, request, heartbeat); what stays
-    inside a node, or goes over the coordination service, is never lost. `read_rows` is the most that
-    a source reads at once; the shell reads a random number up to it where `random_read_sizes` is set.
+    `control_loss` is one per control message (a node's credits or announcements for another, a
+    request, a heartbeat); what stays inside a node, or goes over the coordination service, is never
+    lost. `read_rows` is the most that a source reads at once; the shell reads a random number up to it
+    where `random_read_sizes` is set.
     `serialised`: bodies cross the network as bytes. `channel_budget_bytes` is the credit of each
     channel, None for the engine's own. Sources without a rate of their own give their rows within
     `source_seconds`, in lots of `read_rows`; None for as fast as they can. `quiet_limit_seconds`: without

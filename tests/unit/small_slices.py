@@ -5,7 +5,7 @@ from __future__ import annotations
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.slice import SliceMachine
-from streammine.engine.slice_settings import RestoredTo, SliceSettings
+from streammine.engine.slice_settings import RETAINED_BYTES_IN_MEMORY, RestoredTo, SliceSettings
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.ids import SliceId
 from streammine.model.snapshots import SnapshotMode
@@ -21,6 +21,7 @@ def operator(
     generation: int = 1,
     mode: SnapshotMode = "none",
     restored: RestoredTo | None = None,
+    retained_bytes: int = RETAINED_BYTES_IN_MEMORY,
 ) -> SlicePlayer:
     """Channels 0 … come in, channels 8 … go out. A replica of the first generation begins the job with
     its peers, so its links stand; any other has to make them."""
@@ -36,7 +37,7 @@ def operator(
                 OutputChannel(1, 8 + each, generation, budget, peers, begin, mode != "none")
                 for each in range(outputs)
             ),
-            SliceSettings(EPOCH, 64, mode),
+            SliceSettings(EPOCH, 64, mode, retained_bytes=retained_bytes),
             restored,
         )
     )
@@ -48,8 +49,9 @@ def source(
     generation: int = 1,
     mode: SnapshotMode = "none",
     restored: RestoredTo | None = None,
+    retained_bytes: int = RETAINED_BYTES_IN_MEMORY,
 ) -> SlicePlayer:
-    return operator(0, outputs, budget, generation, mode, restored)
+    return operator(0, outputs, budget, generation, mode, restored, retained_bytes)
 
 
 def check(player: SlicePlayer, script: str) -> None:

@@ -33,6 +33,7 @@ from streammine.model.control import (
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.snapshots import SnapshotRecord
+from streammine.model.vocabulary import MOST_ROWS
 
 SNAPSHOT = SnapshotRecord(7, 3, "counts/1/7", "0a1b", 2**40, False, 2)
 SLICE = SliceReport(
@@ -66,6 +67,7 @@ HEARTBEAT = Heartbeat(
     [
         Credits(1, ((2, 3, 4, INFINITY), (5, 6, 7, BEGINNING))),
         Credits(1, ()),
+        Credits(1, ((2, 3, 4, 5),) * MOST_ROWS),
         Subscribe(1, 2, 3, 4, BEGINNING, -7),
         ResendRequest(1, 2, 3, 4, 5),
         Announcements(1, ((2, 3, 4, 2**40),)),
@@ -136,7 +138,7 @@ REPORT = {
             "expected a float",
         ),
         *(
-            (["Credits", {"job": 1, "links": links}], "Credits.links: expected rows of 4 int64")
+            (["Credits", {"job": 1, "links": links}], "Credits.links: expected up to 4096 rows")
             for links in (
                 {"job": 2},
                 "1234",
@@ -150,6 +152,7 @@ REPORT = {
                 [[1, 2, 3, 2**63]],
                 [[1, 2, 3, [4]]],
                 [{"a": 1, "b": 2, "c": 3, "d": 4}],
+                [[1, 2, 3, 4]] * (MOST_ROWS + 1),
             )
         ),
         (["Heartbeat", {"node": "a", "member": 1, "load": [], "jobs": []}], "expected a map"),
@@ -227,6 +230,8 @@ def test_a_message_that_is_too_long_is_not_written() -> None:
         Credits(1, ((2, 3, 4, 5), (2, 3, 4))),  # type: ignore[arg-type]
         Credits(1, ([2, 3, 4, 5],)),  # type: ignore[arg-type]
         Credits(1, None),  # type: ignore[arg-type]
+        Credits(1, [(2, 3, 4, 5)]),  # type: ignore[arg-type]
+        Credits(1, ((2, 3, 4, 5),) * (MOST_ROWS + 1)),
         StopRequest(1, None),  # type: ignore[arg-type]
         Heartbeat("a", 1, {}, []),  # type: ignore[arg-type]
         SLICE,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from streammine.engine import node_stimuli as node
 from streammine.engine.node import NodeMachine
+from streammine.engine.releasing import Releasing
 from streammine.engine.stimuli import Output, WorkResult
 from streammine.model import control
 from streammine.model.epochs import BEGINNING
@@ -178,6 +177,6 @@ def test_a_client_may_stop_a_job() -> None:
 def test_what_a_slice_keeps_beyond_its_share_is_moved_to_disk_by_the_shell() -> None:
     player = running_b()
     source = player.jobs[JOB].slices[SOURCE]
-    source.settings = replace(source.settings, retained_bytes=2)
+    source._releasing = Releasing(source.outputs, retained_bytes=2)
     result = WorkResult((Output(2, 4, 1, 10, "batch"),), open_epoch=5)
     assert "source/1: to disk: 1" in told(player, done(SOURCE, result))

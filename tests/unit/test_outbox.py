@@ -1,9 +1,10 @@
-"""What waits to leave a node keeps its order; of credits the last word counts."""
+"""What waits to leave a node keeps its order; of credits the furthest counts."""
 
 from __future__ import annotations
 
 from streammine.engine.node_stimuli import TransmitControl
 from streammine.model import control
+from streammine.model.vocabulary import MOST_ROWS
 from streammine.runtime.outbox import Outbox
 
 
@@ -35,6 +36,7 @@ def test_credits_come_last_in_one_message_to_a_node_of_a_job() -> None:
     outbox.put(credits("a", (1, 1, 1, 5), job=2))
     outbox.put(wish("b", 4))
     outbox.put(credits("a", (2, 1, 1, 6), (2, 1, 3, 4), (2, 2, 1, 3)))
+    outbox.put(credits("a", (2, 1, 1, 5)))
     assert outbox.take() == [
         wish("a", 3),
         wish("b", 4),
@@ -44,11 +46,18 @@ def test_credits_come_last_in_one_message_to_a_node_of_a_job() -> None:
     ]
 
 
+def test_more_credits_than_a_message_holds_take_several() -> None:
+    links = [(channel, 1, 1, 5) for channel in range(MOST_ROWS + 1)]
+    outbox = Outbox()
+    outbox.put(credits("a", *links))
+    assert outbox.take() == [credits("a", *links[:-1]), credits("a", links[-1])]
+
+
 def test_credit_alone_is_not_urgent() -> None:
     outbox = Outbox()
     outbox.put(credits("a", (1, 1, 1, 5)))
     assert not outbox.urgent
     outbox.put(wish("a", 3))
-    assert outbox.urgent == 1
+    assert outbox.urgent
     outbox.take()
     assert not outbox.urgent

@@ -171,8 +171,7 @@ def test_only_changes_are_written_on_top_of_the_snapshot_before(full: bool) -> N
 
 
 def test_a_slice_keeps_its_share_in_memory_to_the_last_byte() -> None:
-    machine = source(mode="asynchronous").machine
-    machine.settings = replace(machine.settings, retained_bytes=100)
+    machine = source(mode="asynchronous", retained_bytes=100).machine
     machine.handle(Start())
     first = machine.handle(WorkDone(WorkResult((Output(8, 1, 1, 100, "batch"),), open_epoch=2)))
     assert not any(isinstance(each, ToDisk) for each in first)

@@ -293,9 +293,9 @@ def test_an_epoch_that_is_not_kept_any_more_can_not_be_asked_for() -> None:
 
 
 def test_what_waits_beyond_the_limit_goes_to_disk_and_so_does_what_is_retained() -> None:
-    player = operator(inputs=1)
+    player = operator(inputs=1, retained_bytes=15)
     machine = player.machine
-    machine.settings = replace(machine.settings, waiting_bytes=1 << 20, retained_bytes=15)
+    machine.settings = replace(machine.settings, waiting_bytes=1 << 20)
     check(
         player,
         """
