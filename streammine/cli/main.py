@@ -59,6 +59,7 @@ COMMANDS = {
 }
 _INTERNAL = frozenset({"supervise"})
 _RUN_USER_CODE = frozenset({"run", "check", "simulate", "up", "node", "supervise"})
+"""Or start those who do."""
 
 
 class _LazyGroup(click.Group):

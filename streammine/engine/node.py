@@ -76,9 +76,7 @@ class NodeMachine:
         self._nodes: tuple[str, ...] = ()
         self._load: dict[str, float] = {}
         self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
-        self._news: dict[
-            tuple[type[control.LinkNews], str, int], list[tuple[int, int, int, int]]
-        ] = {}
+        self._news: dict[tuple[type[control.LinkNews], str, int], list[control.LinkRow]] = {}
 
     def handle(self, stimulus: NodeStimulus) -> list[NodeEffect]:
         effects: list[NodeEffect] = []
@@ -435,12 +433,8 @@ class NodeMachine:
                 self._send(job, frame, effects)
             case stimuli.GrantCredit(channel, sender, receiver, frontier):
                 node = job.nodes.get((job.channels[channel].source, sender))
-                if node == self.name:
-                    credited = stimuli.CreditArrived(channel, sender, receiver, frontier)
-                    self._at_source(number, channel, credited)
-                elif node is not None:
-                    link = (channel, sender, receiver, frontier)
-                    self._news.setdefault((control.Credits, node, number), []).append(link)
+                link = (channel, sender, receiver, frontier)
+                self._tell_of_link(node, control.Credits, number, link, effects)
             case stimuli.AskSubscription(channel, sender, receiver, from_epoch, frontier):
                 wish = control.Subscribe(number, channel, sender, receiver, from_epoch, frontier)
                 self._tell_source(job, channel, sender, wish, effects)
@@ -449,12 +443,8 @@ class NodeMachine:
                 self._tell_source(job, channel, sender, request, effects)
             case stimuli.Announce(channel, sender, receiver, next_sequence):
                 node = job.nodes.get((job.channels[channel].target, receiver))
-                if node == self.name:
-                    announced = stimuli.Announced(channel, sender, receiver, next_sequence)
-                    self._at_target(number, channel, announced)
-                elif node is not None:
-                    link = (channel, sender, receiver, next_sequence)
-                    self._news.setdefault((control.Announcements, node, number), []).append(link)
+                link = (channel, sender, receiver, next_sequence)
+                self._tell_of_link(node, control.Announcements, number, link, effects)
             case stimuli.WakeAfter(seconds):
                 effects.append(WakeSlice(number, slice_id, generation, seconds))
             case stimuli.WriteSnapshot(frozen, previous):
@@ -463,6 +453,20 @@ class NodeMachine:
                 effects.append(MoveToDisk(number, slice_id, generation, bodies))
             case stimuli.SliceFinished() | stimuli.Progressed():
                 self._report(effects)
+
+    def _tell_of_link(
+        self,
+        node: str | None,
+        kind: type[control.LinkNews],
+        job: int,
+        link: control.LinkRow,
+        effects: list[NodeEffect],
+    ) -> None:
+        """At once on this node, else together with what there is to say by the end of the step."""
+        if node == self.name:
+            self._control(node, kind(job, (link,)), effects)
+        elif node is not None:
+            self._news.setdefault((kind, node, job), []).append(link)
 
     def _spread_news(self, effects: list[NodeEffect]) -> None:
         """What the slices had to say of links, together for each other node."""

@@ -16,6 +16,9 @@ from streammine.model.vocabulary import MOST_ROWS, Payload, Vocabulary
 MAXIMUM_MESSAGE_BYTES = 16 << 20
 """Longest control message."""
 
+LinkRow = tuple[int, int, int, int]
+"""Of a link: its channel, the generations of its sender and its receiver, and what is told of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credits:
@@ -26,8 +29,8 @@ class Credits:
     """
 
     job: int
-    links: tuple[tuple[int, int, int, int], ...]
-    """Channel, sender, receiver, frontier."""
+    links: tuple[LinkRow, ...]
+    """With the frontier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,8 @@ class Announcements:
     """The sequence numbers that the senders of `links` will use next: all below were sent."""
 
     job: int
-    links: tuple[tuple[int, int, int, int], ...]
-    """Channel, sender, receiver, next sequence number."""
+    links: tuple[LinkRow, ...]
+    """With the next sequence number."""
 
 
 LinkNews = Credits | Announcements
@@ -208,9 +211,7 @@ MESSAGES: tuple[type[Any], ...] = typing.get_args(ControlMessage)
 """Every kind that may stand on the wire by itself."""
 
 
-def in_messages(
-    kind: type[LinkNews], job: int, links: Sequence[tuple[int, int, int, int]]
-) -> Iterator[LinkNews]:
+def in_messages(kind: type[LinkNews], job: int, links: Sequence[LinkRow]) -> Iterator[LinkNews]:
     """As many messages as it takes."""
     for start in range(0, len(links), MOST_ROWS):
         yield kind(job, tuple(links[start : start + MOST_ROWS]))

@@ -153,12 +153,12 @@ def _rows_codec(columns: tuple[Any, ...]) -> _Codec:
     assert set(columns) == {int}, f"rows of ints only, not {columns}"
     width = len(columns)
 
-    def are_rows(rows: Any, row: type) -> bool:
-        if not isinstance(rows, list | tuple) or len(rows) > MOST_ROWS:
+    def are_rows(rows: Any, sequence: type[list[Any]] | type[tuple[Any, ...]]) -> bool:
+        if not isinstance(rows, sequence) or len(rows) > MOST_ROWS:
             return False
         if not rows:
             return True
-        if set(map(type, rows)) != {row} or set(map(len, rows)) != {width}:
+        if set(map(type, rows)) != {sequence} or set(map(len, rows)) != {width}:
             return False
         if set(map(type, chain.from_iterable(rows))) != {int}:
             return False
@@ -167,7 +167,6 @@ def _rows_codec(columns: tuple[Any, ...]) -> _Codec:
         return lowest >= _LOWEST and highest <= _HIGHEST
 
     def write(value: Any, where: str) -> Any:
-        assert isinstance(value, tuple), f"{where}: {reprlib.repr(value)} is no tuple"
         assert are_rows(value, tuple), f"{where}: {reprlib.repr(value)} are no rows of {width} ints"
         return value
 

@@ -16,7 +16,7 @@ HASH_SEED = {"PYTHONHASHSEED": "0"}
 
 def begin_with_hash_seed() -> None:
     """Let this program begin anew with HASH_SEED, unless it has begun so; it then does not return."""
-    told = all(os.environ.get(name) == value for name, value in HASH_SEED.items())
+    told = os.environ.items() >= HASH_SEED.items()
     if sys.flags.hash_randomization and not told:
         os.environ.update(HASH_SEED)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -5,7 +5,7 @@ from outside; a worker that has finished a slice's work feeds that in itself and
 that work which leads to more work on this node never waits for another thread to wake up. What must
 leave by a socket it puts into the outbox, which the loop empties before it sends anything itself: effects
 happen in the order in which the machine gave them. Credit alone may wait until something else is sent or
-no work is left, and then only the last word on a link counts.
+no work is left, and then only the furthest on a link counts.
 """
 
 from __future__ import annotations
@@ -217,9 +217,8 @@ class Node:
 
     def _send_outbox(self) -> None:
         """Send what workers left, oldest first. The caller is the loop and holds the lock."""
-        if self._outbox:
-            for effect in self._outbox.take():
-                self._send(effect)
+        for effect in self._outbox.take():
+            self._send(effect)
 
     # --- what comes in --------------------------------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from streammine.engine.node_stimuli import TransmitControl, TransmitFrame
 from streammine.model import control
 
@@ -15,7 +13,7 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._effects: deque[TransmitFrame | TransmitControl] = deque()
+        self._effects: list[TransmitFrame | TransmitControl] = []
         self._frontiers: dict[tuple[str, int], dict[tuple[int, int, int], int]] = {}
 
     def __bool__(self) -> bool:
@@ -37,11 +35,10 @@ class Outbox:
 
     def take(self) -> list[TransmitFrame | TransmitControl]:
         """Everything, which is then gone from here."""
-        taken = list(self._effects)
+        taken, self._effects = self._effects, []
         for (node, job), frontiers in self._frontiers.items():
             links = [(*link, frontier) for link, frontier in frontiers.items()]
             for credits in control.in_messages(control.Credits, job, links):
                 taken.append(TransmitControl(node, credits))
-        self._effects.clear()
         self._frontiers.clear()
         return taken

@@ -54,8 +54,8 @@ def test_a_closed_cluster_keeps_no_process_though_somebody_keeps_it(tmp_path, mo
     monkeypatch.setattr(LocalCluster, "require_parts", lambda _: None)
     monkeypatch.setattr("streammine.runtime.cluster.DepartureWatch", MagicMock())
     before = set(psutil.Process().children())
-    cluster = ClusterOfShortLives(1, "127.0.0.1:1", folder=tmp_path)
-    monkeypatch.setattr(cluster, "start_node", lambda: None)
+    monkeypatch.setattr(LocalCluster, "start_node", lambda _: None)
+    cluster = LocalCluster(1, "127.0.0.1:1", folder=tmp_path)
     cluster.start()
     servers = set(psutil.Process().children()) - before
     assert servers
