@@ -273,13 +273,18 @@ def _put_parts(
 
 
 def _put_part(store: Store, name: str, pieces: list[pa.Buffer], nbytes: int) -> Part:
+    data = pieces[0] if pieces[0].size == nbytes else _joined(pieces, nbytes)
+    store.put(name, data)
+    return Part(name, checksum(data), nbytes, tuple(piece.size for piece in pieces))
+
+
+def _joined(pieces: list[pa.Buffer], nbytes: int) -> pa.Buffer:
     data = bytearray(nbytes)
     start = 0
     for piece in pieces:
         data[start : start + piece.size] = memoryview(piece).cast("B")
         start += _aligned(piece.size)
-    store.put(name, pa.py_buffer(data))
-    return Part(name, checksum(data), nbytes, tuple(piece.size for piece in pieces))
+    return pa.py_buffer(data)
 
 
 def _read_part(store: Store, part: Part) -> pa.Buffer:

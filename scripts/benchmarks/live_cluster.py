@@ -22,6 +22,9 @@ from streammine.runtime.stores import LocalStore, open_store
 from streammine.runtime.submission import Submission, prepare_submission
 
 LOOK_SECONDS = 0.02
+WATCH_SECONDS = 0.25
+"""Between two looks at a store. Each costs what it counts some time, too."""
+
 START_SECONDS = 60.0
 
 
@@ -155,7 +158,7 @@ class SnapshotWatch:
         return sum(checkpoint_of(name) is not None for name in self.sizes)
 
     def _watch(self) -> None:
-        while not self._over.wait(LOOK_SECONDS):
+        while not self._over.wait(WATCH_SECONDS):
             self._look()
         self._look()
 

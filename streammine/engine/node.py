@@ -428,7 +428,7 @@ class NodeMachine:
         number, slice_id, generation = job.number, machine.slice_id, machine.generation
         match effect:
             case stimuli.Run(work):
-                effects.append(Perform(number, slice_id, generation, work))
+                effects.append(Perform(number, slice_id, generation, work, machine.behind))
             case stimuli.SendFrame(frame):
                 self._send(job, frame, effects)
             case stimuli.GrantCredit(channel, sender, receiver, frontier):

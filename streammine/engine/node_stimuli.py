@@ -219,10 +219,13 @@ class Undeploy:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
+    """Run a replica's work. `behind`: another one has done it already, so nobody waits for it."""
+
     job: int
     slice: SliceId
     generation: int
     work: tuple[stimuli.Work, ...]
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,9 @@ class KeyedAggregate:
         state = collected.groups()
         if self._window.epochs == 1:
             return self._leave(epoch.epoch, state)
-        if state.group_count:
+        if groups := state.group_count:
+            # a table of all of the window's keys would make each epoch as large as the window
+            self.renew_table(state.table, groups)
             self._add_to_window(self._window.last_epoch(epoch.epoch), state)
         return self._close_windows(epoch.epoch)
 

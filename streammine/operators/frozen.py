@@ -22,13 +22,17 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from streammine.model.errors import SnapshotDamagedError, StateVersionError
 from streammine.operators.plain_data import decode, encode
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 8 << 20
 """About how long a piece may get."""
+
+_ALIGNMENT_BYTES = 64
+"""Pieces are filled up to a multiple of it, so that they can lie one behind the other as they are."""
 
 _HEADER = b"streammine.piece"
 _ENTRIES_AT_ONCE = 32
@@ -42,11 +46,19 @@ def encode_piece(header: Header, rows: pa.RecordBatch | None = None) -> pa.Buffe
     """A piece of a header, which is plain data, and rows."""
     schema = pa.schema([]) if rows is None else rows.schema
     metadata = {**(schema.metadata or {}), _HEADER: encode(header)}
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema.with_metadata(metadata)) as writer:
+    schema = schema.with_metadata(metadata)
+    length = pa.MockOutputStream()
+    _write_stream(length, schema, rows)
+    piece = pa.allocate_buffer(-(-length.size() // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
+    _write_stream(pa.FixedSizeBufferWriter(piece), schema, rows)
+    np.frombuffer(piece, np.uint8)[length.size() :] = 0
+    return piece
+
+
+def _write_stream(out: pa.NativeFile, schema: pa.Schema, rows: pa.RecordBatch | None) -> None:
+    with pa.ipc.new_stream(out, schema) as writer:
         if rows is not None:
-            writer.write_batch(rows.replace_schema_metadata(metadata))
-    return sink.getvalue()
+            writer.write_batch(rows.replace_schema_metadata(schema.metadata))
 
 
 def decode_piece(piece: pa.Buffer) -> tuple[Header, list[pa.RecordBatch]]:

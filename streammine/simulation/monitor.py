@@ -82,7 +82,7 @@ class Monitor:
                     book.working = False
         for effect in effects:
             match effect:
-                case machine.Perform(_, slice_id, generation, work):
+                case machine.Perform(_, slice_id, generation, work, _):
                     self._performing(self.books[slice_id, generation], work)
                 case machine.Deploy():
                     for each in effect.replicas:

@@ -2,7 +2,8 @@
 
 Most keys come again in the next epoch. So the hash table, the sorted order and the sorted key
 columns outlive the epochs; what an epoch counted does not. Nothing that leaves depends on ids: rows
-leave in the order of their keys.
+leave in the order of their keys. What a state counts has a place for each id of its table, so a table
+that has become much larger than an epoch needs is given up for a new one.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ class KeyTable:
             self._single_group = max(self._single_group, int(batch.num_rows > 0))
             return np.zeros(batch.num_rows, dtype=np.int64)
         return self._index.ids([batch.column(column) for column in columns])
+
+    def ids_of(self, other: KeyTable, groups: IntArray) -> IntArray:
+        """Group of each of another table's groups (int64[n]) by their keys."""
+        if self._index is None:
+            self._single_group = max(self._single_group, int(groups.size > 0))
+            return np.zeros(groups.size, dtype=np.int64)
+        taken = pa.array(groups)
+        return self._index.ids([column.take(taken) for column in other.keys_as_of_now()()])
 
     def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
         """Makes the key columns of the groups known now, by id; may run on another thread."""

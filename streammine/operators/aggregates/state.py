@@ -92,17 +92,23 @@ class GroupState:
 
     def merge(self, other: GroupState) -> None:
         """Take in another state of the same layout; `other` is not used again."""
-        if other.table is not self.table:
-            # The table was replaced in between, so ids do not match: go by the keys.
-            if other._rows.size:
-                self.add_partials(other.partials())
-            return
-        ids = np.arange(other._rows.size, dtype=np.int64)
-        self._rows.resize(max(ids.size, self._rows.size))
+        ids = self._ids_here(other)
+        size = max(self._rows.size, int(ids.max(initial=-1)) + 1)
+        self._rows.resize(size)
         self._rows.merge(other._rows, ids)
         for part, merged in zip(self._parts.values(), other._parts.values(), strict=True):
-            part.resize(self._rows.size)
+            part.resize(size)
             part.merge(merged, ids)
+
+    def _ids_here(self, other: GroupState) -> IntArray:
+        """The id here of each of the other's groups; of one without rows, which adds nothing, any."""
+        ids = np.arange(other._rows.size, dtype=np.int64)
+        if other.table is self.table:
+            return ids
+        present = np.flatnonzero(other._rows.finish())
+        ids[:] = 0
+        ids[present] = self.table.ids_of(other.table, present)
+        return ids
 
     def partials(self) -> pa.RecordBatch:
         """All groups in canonical order, in the partial schema."""

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from streammine.operators.kernels.compilation import (
-    BOOLEAN,
     BYTES_IN,
     BYTES_OUT,
     INT64,
@@ -238,45 +237,62 @@ def write_magnitudes(
         negative[group] = magnitude_digits(lanes, first, width, magnitudes[first : first + width])
 
 
-@_KERNELS.kernel(INT64_IN, INT64, INT64, INT64, BYTES_OUT, BOOLEAN, INT64_OUT, BYTES_OUT)
+@_KERNELS.kernel(INT64_IN, INT64, INT64, INT64, INT64, BYTES_IN, INT64_OUT, BYTES_OUT)
 def encode_rows(
     lanes: npt.NDArray[np.int64],
-    size: int,
+    first_row: int,
+    end_row: int,
     width: int,
     base: int,
     flags: npt.NDArray[np.uint8],
-    write: bool,
-    offsets: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
-) -> None:
-    """Encode normalised rows: first call, without write, the offsets; second call the bytes."""
+) -> np.int64:
+    """Encode some normalised rows; return the number of bytes, 3 + 4 * width at most for each.
+
+    `lengths` of the rows are filled in where they stand, `data` from its start.
+    """
     digits = np.empty(width, dtype=np.int64)
-    offsets[0] = 0
-    for group in range(size):
-        start = offsets[group]
+    at = np.int64(0)
+    for group in range(first_row, end_row):
+        begin = at
         if flags[group] != 0:
-            if write:
-                data[start] = flags[group]
-            offsets[group + 1] = start + 1
+            data[at] = flags[group]
+            at += 1
+            lengths[group] = 1
             continue
         negative = magnitude_digits(lanes, group * width, width, digits)
-        low, high = 0, 4 * width - 1
-        while low <= high and (digits[low >> 2] >> (8 * (low & 3))) & 0xFF == 0:
-            low += 1
-        while high >= low and (digits[high >> 2] >> (8 * (high & 3))) & 0xFF == 0:
-            high -= 1
-        if low > high:
-            offsets[group + 1] = start
+        first, last = 0, width - 1
+        while first < width and digits[first] == 0:
+            first += 1
+        if first == width:
+            lengths[group] = 0
             continue
-        offsets[group + 1] = start + 3 + high - low + 1
-        if not write:
-            continue
-        position = low + 4 * base
-        data[start] = NEGATIVE if negative else 0
-        data[start + 1] = position & 0xFF
-        data[start + 2] = position >> 8
-        for byte in range(low, high + 1):
-            data[start + 3 + byte - low] = (digits[byte >> 2] >> (8 * (byte & 3))) & 0xFF
+        while digits[last] == 0:
+            last -= 1
+        skipped, word = 0, digits[first]
+        while word & 0xFF == 0:
+            word >>= 8
+            skipped += 1
+        position = 4 * (base + first) + skipped
+        data[at] = NEGATIVE if negative else 0
+        data[at + 1] = position & 0xFF
+        data[at + 2] = position >> 8
+        at += 3
+        for digit in range(first, last):
+            word = digits[digit] >> (8 * skipped)
+            for _ in range(skipped, 4):
+                data[at] = word & 0xFF
+                word >>= 8
+                at += 1
+            skipped = 0
+        word = digits[last] >> (8 * skipped)
+        while word != 0:
+            data[at] = word & 0xFF
+            word >>= 8
+            at += 1
+        lengths[group] = at - begin
+    return at
 
 
 @_KERNELS.kernel(BYTES_IN, INT64_IN, MASK_IN, INT64)

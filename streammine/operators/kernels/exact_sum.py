@@ -17,6 +17,9 @@ from streammine.operators.kernels.group_states import (
 
 _PENDING_LIMIT = 1 << 30
 _TOP_LIMIT = 1 << 31
+_ENCODED_AT_ONCE = 64 << 20
+"""Bytes of memory for rows of the greatest length, until it is known how long they are."""
+
 _NOWHERE = 1 << 20
 """A window base that no value reaches, so that the first values place the window."""
 
@@ -167,19 +170,25 @@ class _DigitRows:
         """
         self._normalise()
         flags = self._settled_flags()
-        offsets = np.zeros(self._size + 1, dtype=np.int64)
-        data = np.empty(0, dtype=np.uint8)
-        for write in (False, True):
-            if write:
-                data = np.empty(int(offsets[-1]), dtype=np.uint8)
-            digit_kernels.encode_rows(
-                self._lanes, self._size, self._width, self._base, flags, write, offsets, data
+        lengths = np.empty(self._size, dtype=np.int64)
+        longest = 3 + 4 * self._width
+        step = max(1, _ENCODED_AT_ONCE // longest)
+        parts = [np.empty(0, dtype=np.uint8)]
+        for first in range(0, self._size, step):
+            end = min(first + step, self._size)
+            data = np.empty((end - first) * longest, dtype=np.uint8)
+            nbytes = digit_kernels.encode_rows(
+                self._lanes, first, end, self._width, self._base, flags, lengths, data
             )
-        if data.size > np.iinfo(np.int32).max:
+            parts.append(data[:nbytes])
+        whole = parts[-1] if len(parts) <= 2 else np.concatenate(parts)
+        if whole.size > np.iinfo(np.int32).max:
             raise OverflowError(
-                f"{data.size} bytes of exact sums do not fit one binary array; use more slices"
+                f"{whole.size} bytes of exact sums do not fit one binary array; use more slices"
             )
-        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+        offsets = np.zeros(self._size + 1, dtype=np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(whole)]
         return pa.Array.from_buffers(pa.binary(), self._size, buffers)
 
     def add_encoded(

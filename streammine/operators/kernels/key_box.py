@@ -154,7 +154,8 @@ class KeyBox:
         if self._layouts_left == 0 or keys.shape[0] == 0:
             return
         self._layouts_left -= 1
-        lowest, highest = keys.min(axis=0), keys.max(axis=0)
+        words = np.ascontiguousarray(keys.T)
+        lowest, highest = words.min(axis=1), words.max(axis=1)
         cell_count = 1
         for low, high in zip(lowest.tolist(), highest.tolist(), strict=True):
             cell_count *= high - low + 1
@@ -164,7 +165,6 @@ class KeyBox:
         self._bases = lowest
         self._extents = highest - lowest + 1
         self._cells = np.full(cell_count, -1, dtype=np.int32)
-        words = np.ascontiguousarray(keys.T)
         self.enter(words, np.arange(keys.shape[0], dtype=np.int64))
 
     def reset(self) -> None:
