@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +48,9 @@ class Given:
     dead: list[Any] = field(default_factory=list)
 
 
-def take(reader: SourceReader, portions: list[int], given: Given) -> bool:
+def take(
+    reader: SourceReader, portions: list[int], given: Given, elapsed_seconds: float = 1e6
+) -> bool:
     """Read portion by portion, over and over until the end if the last portion is 0; is it over?"""
     open_epoch = BEGINNING
     endless = portions[-1] == 0
@@ -55,7 +58,7 @@ def take(reader: SourceReader, portions: list[int], given: Given) -> bool:
     while endless or at < len(portions):
         portion = portions[at % (len(portions) - 1) if endless else at]
         at += 1
-        delivery = reader.read(portion, 1e6 + at)
+        delivery = reader.read(portion, elapsed_seconds + at)
         epochs = [piece.epoch for piece in delivery.pieces]
         dead_epochs = [epoch for epoch, _ in delivery.dead]
         for each in (epochs, dead_epochs):
@@ -148,16 +151,21 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def keys_source(rate: str | None) -> GeneratorSource:
+    more = {} if rate is None else {"rate": rate}
+    return GeneratorSource.model_validate(
+        {"generator": "keys", "rows": 300, "with": {"per_second": 3}, **more}
+    )
+
+
 def opened(base: Path, kind: str, epoch: EpochDefinition, slice_index: int, slices: int) -> Opened:
     source: Any
     if kind.startswith("log"):
         source = LogSource.model_validate({"log": epoch.kind})
     elif kind == "text":
         source = FilesSource.model_validate({"files": "lines.txt", "prepare": "none"})
-    elif kind == "generator":
-        source = GeneratorSource.model_validate(
-            {"generator": "keys", "rows": 300, "with": {"per_second": 3}}
-        )
+    elif kind.startswith("generator"):
+        source = keys_source("200/s" if kind.endswith("paced") else None)
     elif kind == "user generator":
         source = GeneratorSource.model_validate({"generator": "mine_resumed:Gappy", "rows": 900})
     else:
@@ -189,6 +197,8 @@ KINDS = [
     ("text", COUNT),
     ("generator", COUNT),
     ("generator", TIME),
+    ("generator paced", COUNT),
+    ("generator paced", TIME),
     ("user generator", TIME),
 ]
 
@@ -266,6 +276,49 @@ def test_what_came_before_a_position_is_not_read_again_from_the_start(
     rest = Given()
     assert take(open_at(reader.position()), [64, 0], rest)
     assert len(rest.rows) < len(whole.rows)
+
+
+RATES = st.sampled_from([None, "1/s", "130/s", "6000/min", "100000/s"])
+ATTEMPTS = st.lists(st.tuples(RATES, st.lists(PORTIONS, min_size=3, max_size=3)), max_size=4)
+
+
+@pytest.mark.parametrize("epoch", [COUNT, TIME], ids=["count", "time"])
+@settings(MANY, max_examples=40)
+@given(st.integers(2, 3), ATTEMPTS, st.booleans(), RATES)
+def test_slices_that_go_on_at_another_rate_give_each_row_once(
+    tmp_path: Path,
+    epoch: EpochDefinition,
+    slices: int,
+    attempts: list[tuple[str | None, list[list[int]]]],
+    earlier_version: bool,
+    last_rate: str | None,
+) -> None:
+    places: list[Position | None] = [None] * slices
+    seen: list[set[Any]] = [set() for _ in range(slices)]
+
+    def go_on(index: int, rate: str | None, portions: list[int]) -> None:
+        source = keys_source(rate)
+        resolved = resolve_source("s", source, epoch, str(tmp_path))
+        reader = open_reader(resolved, source, epoch, index, slices, None, places[index])
+        given = Given()
+        take(reader, portions, given, elapsed_seconds=math.inf)
+        assert len(set(given.rows)) == len(given.rows)
+        seen[index] |= set(given.rows)
+        places[index] = json.loads(json.dumps(reader.position()))
+
+    if earlier_version:
+        for index in range(slices):
+            go_on(index, None, [1])
+            place = places[index]
+            assert place is not None
+            del place["runs"]["block_rows"]
+    for rate, portions in attempts:
+        for index in range(slices):
+            go_on(index, rate, portions[index])
+    for index in range(slices):
+        go_on(index, last_rate, [50, 0])
+    rows = sorted(row[2] for each in seen for row in each)
+    assert rows == list(range(300))
 
 
 @pytest.mark.parametrize("merged", [False, True])

@@ -28,10 +28,10 @@ class Read:
     deliveries: list[Delivery] = field(default_factory=list)
 
 
-def read_all(reader: SourceReader, portion: int, read: Read) -> None:
+def read_all(reader: SourceReader, portion: int, read: Read, now: float = 0.0) -> None:
     open_epoch = BEGINNING
     while True:
-        delivery = reader.read(portion, 0.0)
+        delivery = reader.read(portion, now)
         read.deliveries.append(delivery)
         read.rows_read += delivery.rows_read
         epochs = [piece.epoch for piece in delivery.pieces]
@@ -68,11 +68,13 @@ def read_source(
     slices: int = 1,
     portion: int = 65_536,
     columns: list[str] | None = None,
+    now: float = 0.0,
 ) -> Read:
     resolved = resolve_source("s", source, epoch, str(base))
     read = Read()
     for index in range(slices):
-        read_all(open_reader(resolved, source, epoch, index, slices, columns), portion, read)
+        reader = open_reader(resolved, source, epoch, index, slices, columns)
+        read_all(reader, portion, read, now)
     read.rows.sort(key=lambda row: row[:3])
     read.dead.sort(key=lambda dead: (dead[0] or "", dead[1] or 0))
     read.dead_epochs.sort()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import math
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from streammine.model.contracts import Delivery
-from streammine.model.epochs import INFINITY, EpochDefinition
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError, TopologyError
 from streammine.model.topology.sources import FilesSource, GeneratorSource
 from streammine.operators.generators import Keys, Readings, Words, word_of_rank
 from streammine.runtime.sources import open_reader, resolve_source
+from streammine.runtime.sources.pace import LINGER_SECONDS, Pace
 from tests.unit.source_reading import COUNT, SCHEMA, TIME, assert_independent, read_source
 
 
@@ -250,8 +252,9 @@ class TestFinding:
             resolve_source("s", wrong, COUNT, base)
 
 
-def generator(name: str, rows: int, **settings: Any) -> GeneratorSource:
-    return GeneratorSource.model_validate({"generator": name, "rows": rows, "with": settings})
+def generator(name: str, rows: int, rate: str | None = None, **settings: Any) -> GeneratorSource:
+    document = {"generator": name, "rows": rows, "with": settings}
+    return GeneratorSource.model_validate(document if rate is None else document | {"rate": rate})
 
 
 class TestGenerated:
@@ -273,6 +276,18 @@ class TestGenerated:
         source = generator("keys", 140_000, per_second=1000)
         read = read_source(source, TIME, tmp_path, 2)
         assert Counter(row[0] for row in read.rows) == dict.fromkeys(range(14), 10_000)
+
+    @pytest.mark.parametrize("epoch", [COUNT, TIME], ids=["count", "time"])
+    def test_the_length_of_blocks_changes_nothing(
+        self, epoch: EpochDefinition, tmp_path: Path
+    ) -> None:
+        settings = {"per_second": 7}
+        expected = read_source(generator("keys", 600, **settings), epoch, tmp_path)
+        for rate in ("1/s", "130/s", "2000/s", "1000000/s"):
+            source = generator("keys", 600, rate, **settings)
+            for slices, portion in ((1, 1000), (3, 7)):
+                read = read_source(source, epoch, tmp_path, slices, portion, now=math.inf)
+                assert read.rows == expected.rows, (rate, slices)
 
     def test_any_stretch_of_rows_can_be_made_alone(self) -> None:
         for made in (Words(7, 500, 1.2), Readings(), Readings(properties=1), Keys(100, 1.0)):
@@ -340,3 +355,76 @@ class TestPace:
                 total += delivery.rows_read
             total += delivery.rows_read
         assert total == 45
+
+    @pytest.mark.parametrize(
+        ("rate", "rows"),
+        [
+            ((1, 1), 1),
+            ((100, 1), 5),
+            ((1, 60), 1),
+            ((9600, 1), 480),
+            ((600_000, 60), 500),
+            ((10**9, 1), 50_000_000),
+        ],
+    )
+    def test_a_turn_is_of_about_50_milliseconds(self, rate: tuple[int, int], rows: int) -> None:
+        assert Pace(*rate).turn_rows == rows
+
+    def test_blocks_are_never_longer_than_without_a_pace(self, tmp_path: Path) -> None:
+        for rate, rows in ((None, 65_536), ("9600/s", 480), ("1000000000/s", 65_536)):
+            source = generator("keys", 200_000, rate)
+            resolved = resolve_source("s", source, COUNT, str(tmp_path))
+            reader = open_reader(resolved, source, COUNT, 0, 2, None)
+            assert reader.read(200_000, 1e6).rows_read == rows
+            second = open_reader(resolved, source, COUNT, 1, 2, None).read(1, math.inf)
+            assert second.pieces[0].row == rows
+
+    @pytest.mark.parametrize("slices", [2, 3])
+    @pytest.mark.parametrize("per_second", [3, 100, 9600])
+    @pytest.mark.parametrize("kind", ["count", "time"])
+    def test_slices_of_a_generator_stay_together(
+        self, kind: Literal["count", "time"], per_second: int, slices: int, tmp_path: Path
+    ) -> None:
+        epoch = EpochDefinition("count", 1)  # each row is one
+        if kind == "time":
+            epoch = EpochDefinition("time", 1_000_000, "ts")
+        source = generator("keys", 10 * per_second, f"{per_second}/s", per_second=1)
+        resolved = resolve_source("s", source, epoch, str(tmp_path))
+        readers = [
+            open_reader(resolved, source, epoch, each, slices, None) for each in range(slices)
+        ]
+        block = Pace(per_second, 1).turn_rows
+        wakes = dict.fromkeys(range(slices), 0.0)
+        open_epochs = [0] * slices
+        rows = calls = 0
+        while wakes:
+            index = min(wakes, key=wakes.__getitem__)
+            now = wakes[index]
+            delivery = readers[index].read(65_536, now)
+            calls += 1
+            rows += delivery.rows_read
+            if delivery.exhausted:
+                del wakes[index]
+                continue
+            if delivery.wake_after_seconds is not None:
+                wakes[index] += delivery.wake_after_seconds + 1e-4
+            if delivery.open_epoch > BEGINNING:
+                open_epochs[index] = delivery.open_epoch
+            due = int(now * per_second)
+            assert all(abs(each - due) <= (slices + 1) * block for each in open_epochs)
+        assert rows == 10 * per_second
+        # a wake for each row, or each linger, and a look at each block when the one before is over
+        assert calls <= min(rows, 10 / LINGER_SECONDS) + 2 * (rows // block + slices)
+
+    @pytest.mark.parametrize("per_second", [1, 100, 9600, 200_000])
+    def test_a_slice_that_is_behind_reads_few_times_a_block(
+        self, per_second: int, tmp_path: Path
+    ) -> None:
+        source = generator("keys", 4 * per_second, f"{per_second}/s")
+        resolved = resolve_source("s", source, COUNT, str(tmp_path))
+        reader = open_reader(resolved, source, COUNT, 1, 2, None)
+        blocks = -(-2 * per_second // Pace(per_second, 1).turn_rows)
+        calls = 1
+        while not reader.read(65_536, math.inf).exhausted:
+            calls += 1
+        assert calls <= 3 * blocks + 1

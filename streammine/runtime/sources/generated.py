@@ -1,8 +1,9 @@
-"""Generated rows: slices share them in blocks of fixed length, each made on demand."""
+"""Generated rows: slices share them in blocks of one length, each made on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import pyarrow as pa
 
@@ -11,14 +12,19 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import UserCodeError
 from streammine.model.source_order import NO_TIME
 from streammine.operators.generators import Generator
+from streammine.runtime.sources.pace import Pace
 from streammine.runtime.sources.runs import RowRun
 from streammine.runtime.sources.usable import FileClock, UsableRows, first_usable_time
 
 BLOCK_ROWS = 65_536
+"""The length of a block; less where a pace would let one slice's block last long."""
 
 
 class GeneratedRuns:
     """Blocks `slice_index`, `slice_index + slices`, … of a generator's rows, all in file 0.
+
+    Which rows a slice has depends on the block's length, nothing else does. So a reader that goes on
+    from a position keeps the length that was in use there, whatever the pace is now.
 
     For time epochs the times must not descend from block to block of one reader by more than 0;
     rows that do, within a reader, are late. So only generators whose times never descend may have
@@ -35,6 +41,7 @@ class GeneratedRuns:
         columns: Sequence[str] | None,
         slice_index: int = 0,
         slices: int = 1,
+        pace: Pace | None = None,
     ) -> None:
         self._name = name
         self._generator = generator
@@ -43,10 +50,11 @@ class GeneratedRuns:
         self._rows = total_rows
         self._definition = definition
         self._columns = None if columns is None else list(columns)
-        self._next = slice_index * BLOCK_ROWS
-        self._stride = slices * BLOCK_ROWS
+        self._slices = slices
+        self._block_rows = BLOCK_ROWS if pace is None else min(BLOCK_ROWS, pace.turn_rows)
+        self._next = slice_index * self._block_rows
         self._clock = FileClock(definition, 0) if definition.kind == "time" else None
-        self._usable = UsableRows(name, self._clock, None, self._first_time)
+        self._usable = UsableRows(name, self._clock, None, cache(self._first_time))
 
     @property
     def total_rows(self) -> int | None:
@@ -56,8 +64,8 @@ class GeneratedRuns:
         first = self._next
         if first >= self._rows:
             return None
-        self._next += self._stride
-        batch = self._made(first, min(BLOCK_ROWS, self._rows - first))
+        self._next += self._slices * self._block_rows
+        batch = self._made(first, min(self._block_rows, self._rows - first))
         if self._columns is not None:
             batch = batch.select(self._columns)
         found = self._usable.sort_out(batch, first, None, None)
@@ -77,10 +85,12 @@ class GeneratedRuns:
 
     def position(self) -> Position:
         latest = None if self._clock is None else self._clock.latest
-        return {"row": self._next, "latest": latest}
+        return {"row": self._next, "latest": latest, "block_rows": self._block_rows}
 
     def seek(self, position: Position) -> None:
         self._next = position["row"]
+        # earlier versions did not say, and had but one length
+        self._block_rows = position.get("block_rows", BLOCK_ROWS)
         if self._clock is not None:
             self._clock.latest = position["latest"]
 

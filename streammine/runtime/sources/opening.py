@@ -78,7 +78,7 @@ def open_reader(
     if isinstance(settings, GeneratorSource):
         generator = make_generator(settings, resolved.details["base"])
         name, seed, rows = settings.generator, settings.seed, settings.rows
-        runs = GeneratedRuns(name, generator, seed, rows, epoch, needed, slice_index, slices)
+        runs = GeneratedRuns(name, generator, seed, rows, epoch, needed, slice_index, slices, pace)
     else:
         assert isinstance(settings, FilesSource)
         assert settings.prepare is None, "a source to be prepared is read from its log"

@@ -13,6 +13,10 @@ LINGER_SECONDS = 0.002
 HASTE_SECONDS = 0.02
 """Rows of about this long are read at once where a source makes up for lost time."""
 
+TURN_SECONDS = 0.05
+"""Rows of about this long are one slice's turn where slices share rows in blocks: while one has its
+turn the others wait, their epochs ahead."""
+
 
 class Pace:
     """A rate of `events` per `seconds`."""
@@ -31,6 +35,11 @@ class Pace:
     def hasty_rows(self) -> int:
         """How many rows to read at once without regard to when they are due."""
         return 1 + int(self._rate * Fraction(HASTE_SECONDS))
+
+    @property
+    def turn_rows(self) -> int:
+        """How many rows one slice hands out before it is the next one's turn; the rate alone says."""
+        return max(1, int(self._rate * Fraction(TURN_SECONDS)))
 
     def due_bound(self, elapsed_seconds: float) -> int:
         """Rows with a smaller number in the source are due by now."""
