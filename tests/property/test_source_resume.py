@@ -365,19 +365,30 @@ def broken(data: pa.Table, row: int) -> list[int | None]:
 
 
 def test_a_pace_goes_on_from_the_first_row(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("".join(f"{row}\n" for row in range(100)))
+    reopened = _reopened(tmp_path)
+    resumed = reopened()
+    first = resumed.read(1000, 0.5)
+    given = sum(piece.batch.num_rows for piece in first.pieces)
+    assert given == 41, "what was given before, and the next row"
+    assert first.rows_read == 1, "what was given before counts once"
+    assert first.wake_after_seconds == pytest.approx(0.1)
+    assert resumed.read(1000, 0.55).rows_read == 0
+    assert resumed.read(1000, 0.81).rows_read == 3
+    assert reopened(resumed.position())
+
+
+def test_a_pace_makes_up_for_an_outage_of_one_slice(tmp_path: Path) -> None:
+    resumed = _reopened(tmp_path)()
+    assert resumed.read(1000, 6.95).rows_read == 30, "all that are due on the job's own clock"
+    assert resumed.read(1000, 7.05).rows_read == 1
+
+
+def _reopened(folder: Path) -> Callable[..., SourceReader]:
+    """Opens a source of ten rows a second, from where it stood after 40 rows or at another position."""
+    (folder / "a.txt").write_text("".join(f"{row}\n" for row in range(100)))
     source = FilesSource.model_validate({"files": "a.txt", "prepare": "none", "rate": "10/s"})
-    resolved = resolve_source("s", source, COUNT, str(tmp_path))
+    resolved = resolve_source("s", source, COUNT, str(folder))
     reader = open_reader(resolved, source, COUNT, 0, 1, None)
     assert reader.read(1000, 3.95).rows_read == 40
-    position = reader.position()
-    for elapsed in (0.5, 700.0):
-        resumed = open_reader(resolved, source, COUNT, 0, 1, None, position)
-        first = resumed.read(1000, elapsed)
-        given = sum(piece.batch.num_rows for piece in first.pieces)
-        assert given == 41, "what was given before, and the next row"
-        assert first.rows_read == 1, "what was given before counts once"
-        assert first.wake_after_seconds == pytest.approx(0.1)
-        assert resumed.read(1000, elapsed + 0.05).rows_read == 0
-        assert resumed.read(1000, elapsed + 0.31).rows_read == 3
-        assert open_reader(resolved, source, COUNT, 0, 1, None, resumed.position())
+    stood = reader.position()
+    return lambda position=stood: open_reader(resolved, source, COUNT, 0, 1, None, position)

@@ -27,9 +27,11 @@ class Pace:
         self._since_seconds = 0.0
 
     def go_on(self, number: int, elapsed_seconds: float) -> None:
-        """Row `number` is due now, and the pace goes on from there."""
-        self._number = number
-        self._since_seconds = elapsed_seconds
+        """Row `number` is due now, and the pace goes on from there; unless it is overdue, when the rows
+        make up for the time that was lost."""
+        if number >= self.due_bound(elapsed_seconds):
+            self._number = number
+            self._since_seconds = elapsed_seconds
 
     @property
     def hasty_rows(self) -> int:
