@@ -138,6 +138,7 @@ class KeyedAggregate:
             header, batches = decode_piece(piece)
             for batch in batches:
                 self._windows[header["window"]].restore(batch, self.new_state)
+        self.renew_table(self._table, 0)
 
     def new_state(self) -> GroupState:
         """An empty state on the table that is used now."""

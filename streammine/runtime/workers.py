@@ -1,20 +1,25 @@
 """Worker threads of a node: they run slices' work while the node's loop goes on.
 
 Work nearer to the sinks goes first, because it frees what upstream waits for. Nobody waits for a replica
-that does again what another one has done already, while it catches up; its work is *patient*: it lets other
-work pass, but never twice in a row, so that a node which is always busy catches up as well.
+that does again what another one has done already, while it catches up; its work is *patient* and lets other
+work pass. For what passes it gets half as much time in the end, so a node which is always busy catches up as
+well.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
 logger = logging.getLogger(__name__)
+
+PATIENCE = 2.0
+"""How much longer than patient work other work may take while that waits."""
 
 
 @dataclass(order=True)
@@ -34,7 +39,8 @@ class Workers:
         assert threads > 0
         self._urgent: list[_Task] = []
         self._patient: list[_Task] = []
-        self._passed = False
+        self._passed_seconds = 0.0
+        self._patient_seconds = 0.0
         self._closed = False
         self._changed = threading.Condition()
         self._numbers = count()
@@ -63,21 +69,36 @@ class Workers:
         for thread in self._threads:
             thread.join(timeout_seconds)
 
-    def _next(self) -> _Task | None:
-        """Wait for what is to be run next; None once the workers are closed."""
+    def _next(self) -> tuple[_Task, bool] | None:
+        """Wait for what is to be run next, and whether it is patient; None once the workers are closed."""
         with self._changed:
             while not self._closed and not self._urgent and not self._patient:
                 self._changed.wait()
             if self._closed:
                 return None
-            patient = bool(self._patient) and (self._passed or not self._urgent)
-            self._passed = bool(self._patient) and not patient
-            return heappop(self._patient if patient else self._urgent)
+            patient = bool(self._patient) and (not self._urgent or self._may_wait_no_longer)
+            return heappop(self._patient if patient else self._urgent), patient
+
+    @property
+    def _may_wait_no_longer(self) -> bool:
+        """Other work has passed for as long as the last patient task took, times `PATIENCE`."""
+        return self._passed_seconds > PATIENCE * self._patient_seconds
+
+    def _done(self, seconds: float, patient: bool) -> None:
+        with self._changed:
+            if patient:
+                self._patient_seconds = seconds
+                self._passed_seconds = 0.0
+            elif self._patient:
+                self._passed_seconds += seconds
 
     def _work(self) -> None:
-        while (task := self._next()) is not None:
+        while (found := self._next()) is not None:
+            task, patient = found
+            begin = time.perf_counter()
             try:
                 task.run()
             except Exception:
                 # a thread that ends here would leave the node without one, and its jobs hanging
                 logger.exception("a task on %s", threading.current_thread().name)
+            self._done(time.perf_counter() - begin, patient)
