@@ -12,6 +12,9 @@ Invariants (checked by the simulation after every step)
 * A barrier lies behind the final stamp of its epoch. A member freezes there and passes the flagged end on. A
   head sends it on at once, and freezes when all back-edges have ended stamp (e + 1, 0), before it closes
   anything more: then it holds all that is on its way inside the loop.
+* Where all that feeds it from outside is over, a head itself flags the end of the epoch of the checkpoint in
+  the making: others may still feed the loop's middle, and from the back-edges it would hear of that too late.
+  It goes to no epoch for it: behind the last one with data lies what is left at the end of the input.
 * What a loop's slices tell the world outside (credit on entries, reports) are epochs, and an epoch counts as
   processed at a head only when what is carried out of it is complete.
 """
@@ -383,7 +386,15 @@ class LoopHeadSlice(LoopSlice):
         self.frontier.advance([at if at == INFINITY else at + 1])
 
     def _end_stamp(self, at: int, checkpoint: bool) -> None:
-        super()._end_stamp(at, is_final(at) and epoch_of(at) in self.barriers)
+        epoch, last = epoch_of(at), is_final(at)
+        if last and epoch not in self.barriers and self._begins_barrier(epoch):
+            insort(self.barriers, epoch)
+        super()._end_stamp(at, last and epoch in self.barriers)
+
+    def _begins_barrier(self, epoch: int) -> bool:
+        """A checkpoint is made there, and nobody who feeds the head is left to say so."""
+        over = all(each.open_epoch == INFINITY for each in self.outer)
+        return over and epoch == self.directed.making
 
     def _close_outputs(self, epoch: int, checkpoint: bool = False) -> None:
         """Its end has gone on already."""

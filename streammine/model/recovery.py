@@ -4,6 +4,7 @@ A *snapshot* is one slice's committed state after an epoch; a *checkpoint* is th
 after one epoch. The manager names a checkpoint's epoch ahead of the sources; each source that has not ended
 it yet accepts, and flags its end; so every slice freezes between the same two epochs, which makes the
 checkpoint a consistent global state without channel contents (Carbone et al. 2015, section 3).
+Where the input of a loop's head is over, the head flags it.
 
 `engine` runs the protocol, `replication` decides and writes; they meet here.
 """

@@ -13,6 +13,7 @@ from streammine import Operator, Topology, Value
 
 EPOCH_SECONDS = 10
 CLOSING = -1
+FED = 1000
 
 Row = tuple[Any, ...]
 
@@ -94,6 +95,63 @@ def halving(
     )
 
 
+class Feed(Operator):
+    """Lets what comes round pass, and adds other numbers to it; counts both."""
+
+    commutative = True
+    ports = ("round", "more")
+    output: ClassVar = {"id": "int64", "number": "int64", "hops": "int64"}
+    state: ClassVar = {"seen": Value(0)}
+
+    def process_round(self, key: Any, event: Any, state: Any) -> Any:
+        state.seen += 1
+        return key, event.number, event.hops
+
+    def process_more(self, key: Any, event: Any, state: Any) -> Any:
+        state.seen += 1
+        return key, event.number, FED
+
+
+class Totals(Operator):
+    """Says at the end of the input what each id's numbers came to."""
+
+    commutative = True
+    output: ClassVar = {"id": "int64", "number": "int64"}
+    state: ClassVar = {"total": Value(0)}
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        state.total += event.number
+
+    def end_input(self, key: Any, state: Any) -> Any:
+        return key, state.total
+
+
+def fed(slices: int = 2, max_rounds: int = 20) -> Topology:
+    """numbers -> hub -> halve -(but not 0)-> feed -> hub; more -> feed
+
+    Out of the loop: hub -> seen; hub -> totals -> result.
+    """
+    return (
+        Topology(name="fed", epoch={"time": f"{EPOCH_SECONDS}s", "column": "ts"})
+        .source("numbers", files="numbers.parquet", prepare="none", slices=1)
+        .source("more", files="more.parquet", prepare="none", slices=1)
+        .operator(
+            "hub",
+            inputs=["numbers", "feed"],
+            operator=Hub(),
+            key="id",
+            slices=slices,
+            max_rounds=max_rounds,
+        )
+        .operator("halve", input="hub", operator=Halve(), key="number", slices=1 + slices % 3)
+        .operator("smaller", input="halve", filter="number > 0")
+        .operator("feed", inputs=["smaller", "more"], operator=Feed(), key="id", slices=slices)
+        .sink("seen", input="hub", format="console")
+        .operator("totals", input="hub", operator=Totals(), key="id", slices=slices)
+        .sink("result", input="totals", format="console")
+    )
+
+
 def numbers(rows: int = 40, seed: int = 3, largest: int = 200) -> pa.Table:
     """Numbers with event time in seconds; some epochs hold none."""
     random = Random(seed)
@@ -107,19 +165,25 @@ def numbers(rows: int = 40, seed: int = 3, largest: int = 200) -> pa.Table:
     return pa.table(columns, pa.schema([(each, pa.int64()) for each in columns]))
 
 
-def halved(events: Sequence[Row], max_rounds: int) -> list[Row]:
-    """(epoch, id, number, hops) that leave the hub; `events` are (epoch, id, number)."""
+def halved(events: Sequence[Row], max_rounds: int, more: Sequence[Row] = ()) -> list[Row]:
+    """(epoch, id, number, hops) that leave the hub; `events` are (epoch, id, number).
+
+    `more`: those that come in behind it, so that it sees them a round later.
+    """
     arriving: dict[int, list[Row]] = defaultdict(list)
     for epoch, key, number in events:
         arriving[epoch].append((key, number, 0))
+    feeding: dict[int, list[Row]] = defaultdict(list)
+    for epoch, key, number in more:
+        feeding[epoch].append((key, number, FED))
     totals: Counter[int] = Counter()
     seen: list[Row] = []
-    while arriving:
-        epoch = min(arriving)
-        bag = arriving.pop(epoch)
+    while arriving or feeding:
+        epoch = min([*arriving, *feeding])
+        bag = arriving.pop(epoch, [])
         touched = set()
         round_ = 0
-        while bag:
+        while bag or epoch in feeding:
             if round_ == max_rounds:
                 arriving[epoch + 1] += bag
                 break
@@ -128,9 +192,18 @@ def halved(events: Sequence[Row], max_rounds: int) -> list[Row]:
                 touched.add(key)
                 seen.append((epoch, key, number, hops))
             bag = [(key, number // 2, hops + 1) for key, number, hops in bag if number > 1]
+            bag += feeding.pop(epoch, [])
             round_ += 1
         seen += [(epoch, key, totals[key], CLOSING) for key in touched]
     return sorted(seen)
+
+
+def totals_of(seen: Sequence[Row]) -> list[Row]:
+    """(id, total) of rows that left the hub."""
+    totals: Counter[int] = Counter()
+    for _, key, number, _ in seen:
+        totals[key] += number
+    return sorted(totals.items())
 
 
 def events_of(table: pa.Table) -> list[Row]:

@@ -94,6 +94,52 @@ def test_a_loop_with_hardly_any_credit_gets_to_its_end(budget_bytes: int) -> Non
     assert rows(result) == loops.halved(loops.events_of(table), 4)
 
 
+# --- a loop that is fed in its middle ------------------------------------------------------------
+
+
+def fed_inputs(first_rows: int) -> dict[str, pa.Table]:
+    """A head that has all its rows at once, and long before the others are over."""
+    return {
+        "numbers": loops.numbers(4, largest=8).slice(0, first_rows),
+        "more": loops.numbers(20, seed=5, largest=8),
+    }
+
+
+def check_fed(result: SimulationResult, inputs: dict[str, pa.Table], max_rounds: int) -> None:
+    events, more = (loops.events_of(inputs[name]) for name in ("numbers", "more"))
+    expected = loops.halved(events, max_rounds, more)
+    assert rows(result) == expected
+    assert [row[1:] for row in rows(result, "result")] == loops.totals_of(expected)
+
+
+@pytest.mark.parametrize(("slices", "max_rounds"), [(1, 1), (2, 20)])
+def test_a_checkpoint_is_complete_though_all_that_feeds_the_head_is_over(
+    slices: int, max_rounds: int
+) -> None:
+    inputs = fed_inputs(0)
+    settings = SimulationSettings(
+        checkpoint_epochs=4, read_rows=1, source_seconds=4.0, heartbeat_seconds=0.05
+    )
+    topology = loops.fed(slices, max_rounds)
+    result = simulate(topology, inputs, seed=slices, settings=settings)
+    assert result.checkpoints > 1
+    check_fed(result, inputs, max_rounds)
+    undisturbed = simulate(topology, inputs)
+    assert undisturbed.checkpoints == 0
+    assert result.digest == undisturbed.digest
+
+
+@pytest.mark.parametrize(("slices", "max_rounds"), [(1, 1), (3, 2), (2, 20)])
+def test_faults_change_nothing_where_a_loop_is_fed_in_its_middle(
+    slices: int, max_rounds: int
+) -> None:
+    workload = Workload(loops.fed(slices, max_rounds), inputs := fed_inputs(4))
+    check_fed(run_workload(workload), inputs, max_rounds)
+    trials = Trials(workload, parse_kinds("all"), most_faults=6)
+    done = [trials.run(seed) for seed in SEEDS]
+    assert [trial.problem for trial in done] == [None] * len(done)
+
+
 # --- faults -------------------------------------------------------------------------------------
 
 

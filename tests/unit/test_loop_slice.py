@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from streammine.engine import stimuli
 from streammine.engine.input_channel import InputChannel
@@ -429,5 +430,97 @@ def test_a_head_that_has_jumped_over_a_barrier_but_not_begun_anything_freezes_th
         > done frozen 6
           write snapshot 6
           credit on 0 for 8
+        """,
+    )
+
+
+def over_outside(directed: str, last: str = "end inf after 4") -> LoopPlayer:
+    """A head that is in epoch 5, of whose input outside this was the last."""
+    head = player(head=True, restored=after(4, 5))
+    check(
+        head,
+        f"""
+        > 0 comes from 1
+          subscribe 0 from 5
+        > 1 comes from 1
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > start
+          subscribe 0 from 5
+          subscribe 1 from 5/1, at 5/0
+        > 0.0 {last}
+          credit on 0 for 5
+          credit on 1 for 5/1
+          send 8.0 end 5/0 says 0
+        > {directed}
+        """,
+    )
+    return head
+
+
+def test_a_head_that_nobody_feeds_any_more_flags_the_checkpoint_itself() -> None:
+    check(
+        over_outside("directed 5"),
+        """
+        > 1.0 end 5/1 says 0
+          credit on 1 for 6/0
+          send 8.1 end 5/f, flagged says inf
+          send 10.0 end 5, flagged
+        > 1.1 end 6/0 says 700
+          run freeze 5 in full, data up to 4
+        > done frozen 5
+          write snapshot 5
+          credit on 0 for 700
+          credit on 1 for 700/1
+          send 8.2 end 700/0 says 0
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("directed", "last"),
+    [
+        ("directed 4", "end inf after 4"),
+        ("directed 6", "end inf after 4"),
+        ("directed 5 over", "end inf after 4"),
+        ("directed 5", "end 5"),
+    ],
+)
+def test_a_head_flags_no_other_epoch_and_none_for_those_who_feed_it(
+    directed: str, last: str
+) -> None:
+    head = over_outside(directed, last)
+    assert head("1.0 end 5/1 says 0")[1:] == [
+        f"send 8.1 end 5/f says {'6' if last == 'end 5' else 'inf'}",
+        "send 10.0 end 5",
+    ]
+    assert head.machine.barriers == []
+
+
+def test_a_head_that_hears_of_a_checkpoint_too_late_freezes_where_others_flag() -> None:
+    late = over_outside("directed 4")
+    late("1.0 end 5/1 says 0")
+    check(
+        late,
+        """
+        > directed 5
+        > 1.1 end 6/0, flagged says 700
+          run freeze 5 in full, data up to 4
+        """,
+    )
+
+
+def test_a_loop_that_is_over_goes_to_no_epoch_for_a_checkpoint() -> None:
+    check(
+        over_outside("directed 9"),
+        """
+        > 1.0 end 5/1 says 0
+          credit on 1 for 6/0
+          send 8.1 end 5/f says inf
+          send 10.0 end 5
+        > 1.1 end 6/0 says inf
+          credit on 0 for inf
+          credit on 1 for inf
+          run finish in 5
         """,
     )
