@@ -267,11 +267,16 @@ class SliceMachine:
             self.waiting.add(work, frame.nbytes)
         if not header.ends:
             return effects
-        if header.flags & CHECKPOINT and header.epoch not in (self.frozen, *self.barriers):
+        if header.flags & CHECKPOINT and self._is_barrier(header.epoch):
             insort(self.barriers, header.epoch)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         self.frontier.advance(each.open_epoch for each in self.inputs.values())
         return effects + self._settle()
+
+    def _is_barrier(self, epoch: int) -> bool:
+        """It is a new one, and the checkpoint there is not over, as a replayed one mostly is."""
+        over = epoch <= self.directed.proposed and epoch != self.directed.making
+        return not over and epoch not in (self.frozen, *self.barriers)
 
     def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
         for epoch in epochs:
@@ -401,15 +406,15 @@ class SliceMachine:
         """End every epoch below `open_epoch` on all output channels, barriers where they lie."""
         if open_epoch == BEGINNING:
             return
-        if open_epoch == INFINITY:
-            if self.phase is Phase.FINISHED:
-                for channel in self.outputs.values():
-                    channel.close(INFINITY, self.last_epoch)
-                return
-            # what the operator flushes comes first, in one more epoch
+        if self.phase is Phase.FINISHED:
+            for channel in self.outputs.values():
+                channel.close(INFINITY, self.last_epoch)
+            return
+        if INFINITY in (open_epoch, self.frontier.complete_below):
+            # what the operator, or one behind it, flushes comes one epoch after the last with output
             if self.last_epoch == BEGINNING:
                 return
-            open_epoch = self.last_epoch + 1
+            open_epoch = min(open_epoch, self.last_epoch + 1)
         if self.is_source:
             while self.barriers and self.barriers[0] < open_epoch:
                 barrier = self.barriers.pop(0)

@@ -20,7 +20,7 @@ from streammine.testing import (
     assert_rows,
     simulate,
 )
-from tests.simulation import workloads
+from tests.simulation import loops, workloads
 
 
 def diamond() -> Topology:
@@ -188,3 +188,41 @@ def test_without_a_discipline_a_sound_network_loses_nothing() -> None:
             settings=settings,
         )
         assert_rows(run.table("result"), workloads.counted_words(lines))
+
+
+def flushed(slices: int) -> Topology:
+    """numbers -> windows -> large -> totals, which speaks at the end of the input only -> result"""
+    return (
+        Topology(name="flushed", epoch={"time": "10s", "column": "ts"})
+        .source("numbers", files="numbers.parquet", prepare="none", slices=1)
+        .operator(
+            "windows",
+            input="numbers",
+            key="id",
+            window="70s",
+            aggregate={"number": "sum(number)"},
+            slices=slices,
+        )
+        .operator("large", input="windows", filter="number > 300")
+        .operator("totals", input="large", operator=loops.Totals(), key="id", slices=slices)
+        .sink("result", input="totals", format="console")
+    )
+
+
+@pytest.mark.parametrize("rows", range(1, 30, 4))
+def test_windows_of_which_nothing_is_left_are_in_nobodys_way(rows: int) -> None:
+    table = loops.numbers(rows)
+    windows: Counter[tuple[int, int]] = Counter()
+    for epoch, key, number in loops.events_of(table):
+        windows[epoch // 7, key] += number
+    expected: Counter[int] = Counter()
+    for (_, key), total in windows.items():
+        if total > 300:
+            expected[key] += total
+    digests = set()
+    for slices_of_each in (1, 2, 3):
+        result = simulate(flushed(slices_of_each), {"numbers": table}, seed=rows)
+        tables = result.outputs["result"].values()
+        assert {row["id"]: row["number"] for each in tables for row in each.to_pylist()} == expected
+        digests.add(result.digest)
+    assert len(digests) == 1

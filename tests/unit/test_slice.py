@@ -169,15 +169,41 @@ def test_a_window_that_is_due_is_closed_without_data_also_at_the_end_of_the_inpu
           send 8.1 end 1
         > 0.2 end inf
           credit on 0 for 3
-          send 8.2 end 2
           run close 3
         > done closed 3 out 8:3
           credit on 0 for inf
-          send 8.3 data 3, the last
+          send 8.2 data 3, the last
           run finish in 4
         > done finished
           finished
-          send 8.4 end inf
+          send 8.3 end inf
+        """,
+    )
+
+
+def test_a_window_of_which_nothing_leaves_does_not_end_the_epoch_that_flushes_need() -> None:
+    # 4 is due, too, and gives nothing: whoever flushes what came of 1 does it in 2
+    check(
+        operator(inputs=1),
+        """
+        > start
+        > 0.0 data 1, the last
+          credit on 0 for 1
+          send 8.0 end 0
+          run accumulate 1 from 0, close 1
+        > done closed 1 out 8:1 due 4
+          credit on 0 for 2
+          send 8.1 data 1, the last
+        > 0.1 end inf
+          credit on 0 for 4
+          run close 4
+        > done closed 4
+          credit on 0 for inf
+          run finish in 2
+        > done out 8:2 finished
+          finished
+          send 8.2 data 2
+          send 8.3 end inf
         """,
     )
 

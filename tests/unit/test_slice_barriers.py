@@ -425,6 +425,47 @@ def test_a_restored_slice_freezes_at_barriers_beyond_its_snapshot_alone() -> Non
     )
 
 
+def test_a_replayed_barrier_whose_checkpoint_is_over_is_passed_by() -> None:
+    # 6 is over, 8 in the making; of 9 nothing is known here yet
+    check(
+        operator(inputs=1, generation=2, mode="asynchronous", restored=RestoredTo(5, 5)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 6
+        > start
+          subscribe 0 from 6
+        > directed 8
+        > 0.0 end 6, flagged
+          credit on 0 for 7
+        > 0.1 end 8, flagged
+          credit on 0 for 8
+          run freeze 8 in full, data up to 5
+        > done frozen 8
+          write snapshot 8
+          credit on 0 for 9
+        > written 8
+          progressed
+        > 0.2 end 9, flagged
+          run freeze 9, data up to 5
+        """,
+    )
+
+
+def test_a_barrier_of_the_last_checkpoint_that_was_named_is_passed_by_once_it_is_over() -> None:
+    check(
+        operator(inputs=1, generation=2, mode="asynchronous", restored=RestoredTo(5, 5)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 6
+        > start
+          subscribe 0 from 6
+        > directed 6 over
+        > 0.0 end 6, flagged
+          credit on 0 for 7
+        """,
+    )
+
+
 def test_a_restored_source_agrees_to_barriers_beyond_its_snapshot_alone() -> None:
     player = source(generation=2, mode="asynchronous", restored=RestoredTo(5, 5))
     assert player("directed 5") == []
