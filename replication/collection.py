@@ -15,8 +15,8 @@ checkpoints that were given up, parts whose header never came.
 
 Before the first published snapshot goes, the oldest kept checkpoint is read back whole. So there is
 always one checkpoint whose every byte has been seen in the store, and nothing that older work could be
-done again from is removed on trust. Each checkpoint is read once, when it becomes the oldest kept one.
-Where anything that must stay is damaged, nothing is removed at all.
+done again from is removed on trust. Each snapshot is read once, when the first checkpoint that needs it
+becomes the oldest kept one. Where anything that must stay is damaged, nothing is removed at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from replication.checkpoints import read_checkpoint
 from replication.naming import CHECKPOINTS, SNAPSHOTS, SnapshotName, checkpoint_of, snapshot_of
-from replication.snapshots import follow_chain, read_chain, read_header, verify_snapshot
+from replication.snapshots import follow_chain, read_chain, read_header, verify_parts
 from streammine.model.contracts import Store
 from streammine.model.errors import SnapshotDamagedError, StateVersionError
 from streammine.model.ids import SliceId
@@ -41,10 +41,11 @@ class Collected:
     damaged: str | None = None
 
 
-def collect(store: Store, keep: Sequence[Checkpoint]) -> Collected:
+def collect(store: Store, keep: Sequence[Checkpoint], verified: set[str]) -> Collected:
     """Remove what only checkpoints before those in `keep` (oldest first) need.
 
-    Raises OutputError when the store can't be listed or written.
+    `verified`: the headers of snapshots that were read back before, brought up to date here. Raises
+    OutputError when the store can't be listed or written.
     """
     if not keep:
         return Collected()
@@ -55,7 +56,7 @@ def collect(store: Store, keep: Sequence[Checkpoint]) -> Collected:
         needed = _needed(store, keep, snapshots)
         doomed = [name for name, snapshot in snapshots if snapshot not in needed]
         if any(name == snapshot.header for name, snapshot in snapshots if snapshot not in needed):
-            _verify(store, keep[0])
+            _verify(store, keep[0], verified)
         manifests = _superseded(store, keep)
     except (SnapshotDamagedError, StateVersionError) as error:
         return Collected(damaged=str(error))
@@ -106,10 +107,18 @@ def _younger(newest: Checkpoint, snapshots: Iterable[SnapshotName]) -> set[Snaps
     }
 
 
-def _verify(store: Store, checkpoint: Checkpoint) -> None:
-    for restore in checkpoint.slices.values():
-        if restore.record is not None:
-            verify_snapshot(store, restore.record)
+def _verify(store: Store, checkpoint: Checkpoint, verified: set[str]) -> None:
+    chains = [
+        read_chain(store, restore.record)
+        for restore in checkpoint.slices.values()
+        if restore.record is not None
+    ]
+    needed = {header.name.header: header for chain in chains for header in chain}
+    verified.intersection_update(needed)
+    for name, header in needed.items():
+        if name not in verified:
+            verify_parts(store, header)
+            verified.add(name)
 
 
 def _superseded(store: Store, keep: Sequence[Checkpoint]) -> list[str]:

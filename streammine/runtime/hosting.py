@@ -85,7 +85,7 @@ class HostedJob:
     """One job on this node. Built and used on worker threads.
 
     Replicas are known by slice and generation. A slice's old replica may still be at work when a new one
-    is built.
+    is built. `verified`: snapshots that were read back here.
     """
 
     number: int
@@ -95,6 +95,7 @@ class HostedJob:
     compiled: CompiledJob | None = None
     slices: dict[tuple[SliceId, int], HostedSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
+    verified: set[str] = field(default_factory=set)
     started_at: float = 0.0
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at_work: int = 0

@@ -55,7 +55,7 @@ class SnapshotKeeper:
 
     def collect(self, job: HostedJob, effect: machine.CollectSnapshots) -> None:
         try:
-            collected = collect(job.snapshot_store, effect.keep)
+            collected = collect(job.snapshot_store, effect.keep, job.verified)
         except StreammineError as error:
             # what is left takes space until the next time, no more
             logger.warning("node %s: removing old snapshots: %s", self._node, error)

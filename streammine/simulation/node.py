@@ -76,6 +76,7 @@ class HostedJob:
     compiled: CompiledJob
     replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
+    verified: set[str] = field(default_factory=set)
     started_at_seconds: float = 0.0
 
     def withdraw(self, replica: Replica) -> None:
@@ -382,10 +383,10 @@ class VirtualNode:
         )
 
     def _collect_snapshots(self, effect: machine.CollectSnapshots) -> None:
-        store = self._world.snapshots(self.name)
+        store, verified = self._world.snapshots(self.name), self.jobs[effect.job].verified
 
         def remove() -> None:
-            collect(store, effect.keep)
+            collect(store, effect.keep, verified)
 
         self._in_background(self._disk_delay_seconds, remove, remove)
 

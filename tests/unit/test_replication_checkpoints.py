@@ -244,21 +244,21 @@ def test_an_attempt_that_can_not_be_claimed_does_not_start() -> None:
 def test_what_only_older_checkpoints_need_goes_and_a_manifest_goes_first() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
-    collected = collect(store, made[1:])
+    collected = collect(store, made[1:], set())
     assert collected.damaged is None
     assert left(store) == [(v, e, 1) for v in "ab" for e in (20, 30)]
     assert newest_checkpoints(store, 9) == made[1:]
     kinds = [name.partition("/")[0] + name[-5:] for name in store.deleted]
     assert kinds == ["checkpoints.json"] + 2 * ["snapshots.json"] + 2 * ["snapshots0.bin"]
     assert list(collected.removed) == store.deleted
-    assert collect(store, made[1:]).removed == ()
+    assert collect(store, made[1:], set()).removed == ()
 
 
 def test_nothing_to_keep_means_that_nothing_goes() -> None:
     store = Blobs()
     full_ones(store, 10, 20)
     before = dict(store.blobs)
-    assert collect(store, []).removed == ()
+    assert collect(store, [], set()).removed == ()
     assert store.blobs == before
 
 
@@ -271,7 +271,7 @@ def test_a_chain_stays_whole_however_old_its_base() -> None:
     made = [
         published(store, one.epoch, a=one, b=base) for one, base in zip(chain, bases, strict=True)
     ]
-    assert collect(store, made[2:]).damaged is None
+    assert collect(store, made[2:], set()).damaged is None
     assert left(store) == [("a", e, 1) for e in (10, 20, 30, 40)] + [("b", e, 1) for e in (30, 40)]
     verify_snapshot(store, chain[-1])
 
@@ -280,7 +280,7 @@ def test_snapshots_of_a_finished_slice_go() -> None:
     store = Blobs()
     snapshot(store, A, 10)
     made = [published(store, epoch, a=None, b=snapshot(store, B, epoch)) for epoch in (20, 30)]
-    collect(store, made)
+    collect(store, made, set())
     assert left(store) == [("b", 20, 1), ("b", 30, 1)]
 
 
@@ -293,7 +293,7 @@ def test_orphans_of_earlier_epochs_go_and_what_is_being_written_stays() -> None:
         store.put(name, b"state")
     given_up = snapshot(store, B, 25)
     made = full_ones(store, 20, 30)
-    collect(store, made)
+    collect(store, made, set())
     assert old_orphan not in store.blobs
     assert given_up.name not in store.blobs
     assert same_epoch in store.blobs
@@ -307,7 +307,7 @@ def test_what_later_snapshots_build_on_stays() -> None:
     second = snapshot(store, B, 35, first)
     third = snapshot(store, B, 40, second)
     made = full_ones(store, 20, 30)
-    collect(store, made)
+    collect(store, made, set())
     assert [epoch for vertex, epoch, _ in left(store) if vertex == "b"] == [20, 25, 30, 35, 40]
     verify_snapshot(store, third)
 
@@ -324,7 +324,7 @@ def test_a_younger_replica_keeps_the_chain_that_it_goes_on_from() -> None:
     for name in (orphan, in_the_making, first_of_three):
         store.put(name, b"state")
     made = full_ones(store, 20, 30)
-    collect(store, made)
+    collect(store, made, set())
     verify_snapshot(store, last)
     assert gone.name not in store.blobs
     assert orphan not in store.blobs
@@ -340,7 +340,7 @@ def test_older_generations_go_with_their_epochs() -> None:
         for epoch in (20, 30)
     ]
     late = snapshot(store, A, 35)
-    collect(store, made)
+    collect(store, made, set())
     assert lost.name not in store.blobs
     assert late.name in store.blobs, "nobody knows yet which replica the next checkpoint takes"
 
@@ -349,7 +349,7 @@ def test_another_attempts_manifest_of_a_kept_epoch_goes_when_it_is_the_older() -
     store = Blobs()
     other = published(store, 20, 1, a=snapshot(store, A, 20, generation=65537), b=None)
     made = full_ones(store, 20, 30)
-    collect(store, made)
+    collect(store, made, set())
     assert newest_checkpoints(store, 9) == made
     assert other.slices["a/0"].record is not None
     assert other.slices["a/0"].record.name in store.blobs, "it is of a younger generation"
@@ -358,7 +358,7 @@ def test_another_attempts_manifest_of_a_kept_epoch_goes_when_it_is_the_older() -
 def test_a_checkpoint_of_a_later_epoch_is_left_alone() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
-    collect(store, made[:2])
+    collect(store, made[:2], set())
     assert newest_checkpoints(store, 9) == made
 
 
@@ -372,21 +372,58 @@ def test_nothing_goes_before_the_oldest_kept_checkpoint_was_read_back() -> None:
         store = Blobs()
         store.blobs = dict(sound.blobs)
         store.damage(name)
-        collected = collect(store, made[1:3])
+        collected = collect(store, made[1:3], set())
         assert collected.removed == ()
         assert collected.damaged is not None
         assert name in collected.damaged
         assert not store.deleted
         # Once it is not needed any more, it does no more harm.
-        assert collect(store, made[2:]).damaged is None
+        assert collect(store, made[2:], set()).damaged is None
         assert newest_checkpoints(store, 9) == made[2:]
+
+
+def test_each_snapshot_of_a_chain_is_read_back_once() -> None:
+    store = Blobs()
+    chain = [snapshot(store, A, 10)]
+    for epoch in (20, 30, 40, 50):
+        chain.append(snapshot(store, A, epoch, chain[-1]))
+    made = [published(store, one.epoch, a=one) for one in chain]
+    verified: set[str] = set()
+    assert collect(store, made[1:3], verified).damaged is None
+    assert verified == set()
+    orphan = SnapshotName(A, 5, 1).header
+    store.put(orphan, b"published, and not needed")
+    assert collect(store, made[1:3], verified).removed == (orphan,)
+    assert verified == {one.name for one in chain[:2]}
+    store.damage(SnapshotName(A, 10, 1).part(0))
+    store.put(orphan, b"and once more")
+    assert collect(store, made[2:4], verified).damaged is None
+    assert verified == {one.name for one in chain[:3]}
+    store.damage(SnapshotName(A, 40, 1).part(0))
+    store.put(orphan, b"and once more")
+    damaged = collect(store, made[3:], verified).damaged
+    assert SnapshotName(A, 40, 1).part(0) in str(damaged)
+    assert verified == {one.name for one in chain[:3]}
+
+
+def test_what_was_verified_and_is_not_needed_any_more_is_forgotten() -> None:
+    store = Blobs()
+    made = full_ones(store, 10, 20, 30)
+    verified: set[str] = set()
+    collect(store, made[1:], verified)
+    assert verified == {record(each) for each in made[1].slices.values()}
+
+
+def record(restore: Restore) -> str:
+    assert restore.record is not None
+    return restore.record.name
 
 
 def test_a_missing_manifest_of_the_oldest_kept_checkpoint_is_noticed() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
     store.delete(checkpoint_name(20, Term(0)))
-    assert "epoch 20 has no manifest" in str(collect(store, made[1:]).damaged)
+    assert "epoch 20 has no manifest" in str(collect(store, made[1:], set()).damaged)
     assert len(left(store)) == 6
 
 
@@ -398,7 +435,7 @@ def test_a_new_base_does_not_replace_the_old_one_before_it_is_verified() -> None
     grown_again = snapshot(store, A, 40, rebased)
     made = [published(store, one.epoch, a=one) for one in (base, grown, rebased, grown_again)]
     store.damage(SnapshotName(A, 30, 1).part(0))
-    assert SnapshotName(A, 30, 1).part(0) in str(collect(store, made[2:]).damaged)
+    assert SnapshotName(A, 30, 1).part(0) in str(collect(store, made[2:], set()).damaged)
     verify_snapshot(store, grown)
     assert newest_checkpoints(store, 9) == made
 
@@ -439,7 +476,7 @@ def test_whatever_happened_the_kept_checkpoints_and_all_later_work_stay_readable
     epochs = sorted({one_epoch, other_epoch})
     keep = [published(store, e, a=records.get(("a", e)), b=records.get(("b", e))) for e in epochs]
     before = set(store.blobs)
-    collected = collect(store, keep)
+    collected = collect(store, keep, set())
     assert collected.damaged is None
     assert before - set(store.blobs) == set(collected.removed)
     assert newest_checkpoints(store) == keep
@@ -454,4 +491,4 @@ def test_whatever_happened_the_kept_checkpoints_and_all_later_work_stay_readable
         goes_on = younger and last.get((vertex, record.generation)) == record
         if record.epoch >= epochs[-1] or goes_on:
             verify_snapshot(store, record)
-    assert collect(store, keep).removed == ()
+    assert collect(store, keep, set()).removed == ()
