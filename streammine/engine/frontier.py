@@ -60,6 +60,11 @@ class Frontier:
         self.due = due
         self.closed_below = max(self.closed_below, epoch + 1)
 
+    @property
+    def backlog(self) -> int:
+        """How many epochs are complete, hold data and are still to be closed."""
+        return sum(epoch < self.complete_below for epoch in self._open)
+
     def processed_below(self) -> int:
         """Every epoch below this one is processed: it holds nothing and nothing more can come."""
         waiting = self.waiting()

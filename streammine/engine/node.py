@@ -427,8 +427,8 @@ class NodeMachine:
     ) -> None:
         number, slice_id, generation = job.number, machine.slice_id, machine.generation
         match effect:
-            case stimuli.Run(work):
-                effects.append(Perform(number, slice_id, generation, work, machine.behind))
+            case stimuli.Run(work, catches_up):
+                effects.append(Perform(number, slice_id, generation, work, catches_up))
             case stimuli.SendFrame(frame):
                 self._send(job, frame, effects)
             case stimuli.GrantCredit(channel, sender, receiver, frontier):

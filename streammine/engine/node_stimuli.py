@@ -219,13 +219,13 @@ class Undeploy:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Run a replica's work. `behind`: another one has done it already, so nobody waits for it."""
+    """Run a replica's work. `catches_up`: see `stimuli.Run`."""
 
     job: int
     slice: SliceId
     generation: int
     work: tuple[stimuli.Work, ...]
-    behind: bool = False
+    catches_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

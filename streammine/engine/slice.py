@@ -470,7 +470,7 @@ class SliceMachine:
         work = self._next_read() if self.is_source else self._next_work()
         if work:
             self.busy = True
-            effects.append(Run(work))
+            effects.append(Run(work, self.behind and self.frontier.backlog > 1))
 
     def _freeze(self, epoch: int) -> tuple[Work, ...]:
         full = self.snapshots.previous is None

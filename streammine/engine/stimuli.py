@@ -226,9 +226,13 @@ OF_ONE_LINK = frozenset({CreditArrived, Subscribed, ResendAsked, Announced})
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Perform the work in order on one worker thread, then report WorkDone."""
+    """Perform the work in order on one worker thread, then report WorkDone.
+
+    `catches_up`: several epochs wait, and another replica has done them already, so nobody waits for this.
+    """
 
     work: tuple[Work, ...]
+    catches_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -369,7 +369,7 @@ class Node:
             if self._outbox and not self._outbox.urgent and not len(self.workers):
                 self.transport.wake()
 
-        self.workers.submit(hosted.rank, task, patient=effect.behind)
+        self.workers.submit(hosted.rank, task, patient=effect.catches_up)
 
     # --- effects: snapshots ---------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class World:
     def feed(self, replica: Replica, stimulus: stimuli.Stimulus) -> None:
         for effect in replica.machine.handle(stimulus):
             match effect:
-                case stimuli.Run(work):
+                case stimuli.Run(work, _):
                     replica.work = work
                 case stimuli.SendFrame(frame):
                     header = frame.header

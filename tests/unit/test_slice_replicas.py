@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streammine.engine.kept import Kept
+from streammine.engine.slice_settings import RestoredTo
 from streammine.engine.stimuli import Accumulate, Run, Start, ToDisk
 from streammine.model.errors import ProtocolError
 from tests.unit.small_slices import check, operator, source
@@ -242,6 +243,31 @@ def test_what_is_meant_for_another_generation_of_this_slice_is_left_alone() -> N
     player("start")
     assert player.machine.handle(frame_arrived("0.0 data 5", receiver=1)) == []
     assert player.machine.inputs[0].feeds[1].expected == 0
+
+
+def test_work_of_epochs_that_another_replica_has_done_says_that_it_catches_up() -> None:
+    # the receiver has everything below 8 from the other one; the last epoch in a row is in step again
+    check(
+        operator(inputs=1, generation=2, restored=RestoredTo(4, 4)),
+        """
+        > 0 comes from 1
+          subscribe 0 from 5
+        > start
+          subscribe 0 from 5
+        > 8 subscribe 8
+          announce on 8: next is 0
+        > 0.0 data 5, the last
+          run accumulate 5 from 0, close 5
+        > 0.1 data 6, the last
+        > 0.2 data 7, the last
+        > done closed 5 out 8:5
+          credit on 0 for 6
+          run, catching up, accumulate 6 from 0, close 6
+        > done closed 6 out 8:6
+          credit on 0 for 7
+          run accumulate 7 from 0, close 7
+        """,
+    )
 
 
 def test_a_slice_without_any_receiver_makes_a_budgets_worth_ahead() -> None:
