@@ -40,6 +40,10 @@ class HostedJob:
         assert self.plan is not None
         return self.plan.placements.get(slice_id, ())
 
+    def doubled(self, slice_id: SliceId) -> bool:
+        """Another replica of the slice lives beside the one here."""
+        return len(self.placed(slice_id)) > 1
+
     def follow(self, plan: Plan) -> None:
         """What may be forgotten is said anew under each plan."""
         self.plan = plan

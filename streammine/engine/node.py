@@ -425,10 +425,10 @@ class NodeMachine:
         effect: stimuli.Effect,
         effects: list[NodeEffect],
     ) -> None:
-        number, slice_id, generation = job.number, machine.slice_id, machine.generation
+        replica = number, slice_id, _ = job.number, machine.slice_id, machine.generation
         match effect:
-            case stimuli.Run(work, catches_up):
-                effects.append(Perform(number, slice_id, generation, work, catches_up))
+            case stimuli.Run(work, repeats):
+                effects.append(Perform(*replica, work, repeats and job.doubled(slice_id)))
             case stimuli.SendFrame(frame):
                 self._send(job, frame, effects)
             case stimuli.GrantCredit(channel, sender, receiver, frontier):
@@ -446,11 +446,11 @@ class NodeMachine:
                 link = (channel, sender, receiver, next_sequence)
                 self._tell_of_link(node, control.Announcements, number, link, effects)
             case stimuli.WakeAfter(seconds):
-                effects.append(WakeSlice(number, slice_id, generation, seconds))
+                effects.append(WakeSlice(*replica, seconds))
             case stimuli.WriteSnapshot(frozen, previous):
-                effects.append(WriteSnapshot(number, slice_id, generation, frozen, previous))
+                effects.append(WriteSnapshot(*replica, frozen, previous))
             case stimuli.ToDisk(bodies):
-                effects.append(MoveToDisk(number, slice_id, generation, bodies))
+                effects.append(MoveToDisk(*replica, bodies))
             case stimuli.SliceFinished() | stimuli.Progressed():
                 self._report(effects)
 

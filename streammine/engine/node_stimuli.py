@@ -219,7 +219,7 @@ class Undeploy:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Run a replica's work. `catches_up`: see `stimuli.Run`."""
+    """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this."""
 
     job: int
     slice: SliceId

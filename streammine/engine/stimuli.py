@@ -228,11 +228,12 @@ OF_ONE_LINK = frozenset({CreditArrived, Subscribed, ResendAsked, Announced})
 class Run:
     """Perform the work in order on one worker thread, then report WorkDone.
 
-    `catches_up`: several epochs wait, and another replica has done them already, so nobody waits for this.
+    `repeats`: several epochs wait, and receivers have been given them already, by whoever was here before or
+    by another replica.
     """
 
     work: tuple[Work, ...]
-    catches_up: bool = False
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)

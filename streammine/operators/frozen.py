@@ -29,7 +29,7 @@ from streammine.model.errors import SnapshotDamagedError, StateVersionError
 from streammine.operators.plain_data import decode, encode
 
 PIECE_BYTES = 8 << 20
-"""About how long a piece may get."""
+"""About how long a piece may get: as long as a part of a snapshot, which then is a piece as it was made."""
 
 _ALIGNMENT_BYTES = 64
 """Pieces are filled up to a multiple of it, so that they can lie one behind the other as they are."""

@@ -1,9 +1,10 @@
 """Reading and writing long files past the page cache.
 
-Snapshots are written once and read back once, to be verified; a page cache in between takes memory that
-somebody else could use, costs more of the processor than all of the encoding, and shows a reader what was
-meant to be on the disk instead of what is there. Not every file system can do without one (tmpfs can't);
-what is left over is for the caller to read or write in the usual way, from where the file stands.
+Snapshots are written once and read back once, to be verified, and the segments of ingest logs are hardly
+ever read. A page cache in between takes memory that somebody else could use, costs more of the processor
+than all of the encoding, and shows a reader what was meant to be on the disk instead of what is there. Not
+every file system can do without one (tmpfs can't); what is left over is for the caller to read or write in
+the usual way, from where the file stands.
 """
 
 from __future__ import annotations

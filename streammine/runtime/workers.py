@@ -65,6 +65,8 @@ class Workers:
         """Let the running tasks end and forget the waiting ones."""
         with self._changed:
             self._closed = True
+            self._urgent.clear()
+            self._patient.clear()
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(timeout_seconds)

@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammine.operators.kernels import ExactSquares, ExactSum, exact_variance
+from streammine.operators.kernels import ExactSquares, ExactSum, exact_sum, exact_variance
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 MODERATE = st.floats(min_value=-1e6, max_value=1e6)
@@ -188,3 +189,17 @@ def test_counts_of_more_than_one_digit_take_the_slow_path_to_the_same_value(
     variance = (count * square_total - total**2) / count**2
     assert exact_variance(counts, sums_of(rows), squares, False)[0] == nearest(variance)
     assert sums_of(rows).means(counts)[0] == nearest(total / count)
+
+
+@unhurried
+@given(ROWS, st.integers(1, 60), st.sampled_from([ExactSum, ExactSquares]))
+def test_the_encoding_does_not_depend_on_how_many_rows_are_encoded_at_once(
+    rows: list[tuple[int, float]], at_once: int, kind: type[ExactSum] | type[ExactSquares]
+) -> None:
+    groups, values = columns(rows)
+    sums = kind()
+    sums.add(groups, values, 2 * GROUPS)
+    whole = sums.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact_sum, "_ENCODED_AT_ONCE", at_once)
+        assert sums.encode() == whole

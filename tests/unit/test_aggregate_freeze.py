@@ -10,6 +10,7 @@ from streammine.model.contracts import EpochClose
 from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.operators.aggregate import KeyedAggregate
+from streammine.operators.frozen import decode_piece, encode_piece
 from streammine.operators.windows import TumblingWindow
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
@@ -55,3 +56,56 @@ def test_an_incremental_freeze_holds_the_changed_groups_alone() -> None:
     changed = one.freeze(False)
     assert not changed.full
     assert sum(piece.size for piece in changed.pieces()) < full / 20
+
+
+# --- tables of keys -------------------------------------------------------------------------------
+
+MANY = 20_000
+"""Keys, more than a table may hold for ever."""
+
+
+def with_many_keys() -> KeyedAggregate:
+    one = aggregate()
+    batch = pa.record_batch([[str(key) for key in range(MANY)], [1] * MANY], schema=SCHEMA)
+    accumulator = one.accumulator(0)
+    accumulator.add(batch)
+    one.close(EpochClose(0, 0, EpochDefinition("count", 1)), [accumulator])
+    return one
+
+
+def epoch_bytes(one: KeyedAggregate) -> int:
+    """What an epoch with one key takes."""
+    accumulator = one.accumulator(0)
+    accumulator.add(pa.record_batch([["x"], [1]], schema=SCHEMA))
+    return accumulator.nbytes
+
+
+def test_an_epoch_takes_no_room_for_all_keys_of_the_window() -> None:
+    one = with_many_keys()
+    assert epoch_bytes(one) > MANY
+    close(one, 1, ("a", 1))
+    assert epoch_bytes(one) < MANY
+
+
+def test_nor_does_the_first_epoch_behind_a_snapshot() -> None:
+    one = with_many_keys()
+    again = aggregate()
+    again.restore(1, True, one.freeze(True).pieces())
+    assert epoch_bytes(again) < MANY
+    rows = close(again, 9, ("7", 10))
+    assert len(rows) == MANY
+    assert next(row for row in rows if row["key"] == "7")["total"] == 11
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+def test_a_piece_is_filled_up_with_zeros_so_that_pieces_can_lie_one_behind_the_other() -> None:
+    for rows in range(70):
+        batch = pa.record_batch([["x" * rows] * rows, range(rows)], schema=SCHEMA)
+        piece = encode_piece({"rows": rows}, batch)
+        assert piece.size % 64 == 0
+        source = pa.BufferReader(piece)
+        assert [each.num_rows for each in pa.ipc.open_stream(source)] == [rows]
+        assert not any(source.read())
+        assert decode_piece(piece) == ({"rows": rows}, [batch])

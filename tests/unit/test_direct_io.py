@@ -55,20 +55,23 @@ def test_file_systems_without_it_do_as_always() -> None:
 
 
 def test_the_page_cache_is_passed_by(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[int] = []
-    write = os.write
+    went: list[int] = []
+    write, readv = os.write, os.readv
 
-    def note(descriptor: int, data: memoryview) -> int:
-        count = write(descriptor, data)
+    def note(descriptor: int, count: int) -> int:
         if direct_io.fcntl.fcntl(descriptor, direct_io.fcntl.F_GETFL) & os.O_DIRECT:
-            written.append(count)
+            went.append(count)
         return count
 
-    monkeypatch.setattr(os, "write", note)
+    monkeypatch.setattr(os, "write", lambda to, data: note(to, write(to, data)))
+    monkeypatch.setattr(os, "readv", lambda of, into: note(of, readv(of, into)))
     store.put("blob", bytes_of(2 * DIRECT_BYTES + 5000))
-    if not written:
+    if not went:
         pytest.skip("this file system can't")
-    assert written == [DIRECT_BYTES, DIRECT_BYTES, 4096]
+    assert went == [DIRECT_BYTES, DIRECT_BYTES, 4096]
+    went.clear()
+    store.get("blob")
+    assert went == [DIRECT_BYTES, DIRECT_BYTES, 4096]
 
 
 def failing_at(number: int, code: int) -> Callable[[int, memoryview], int]:

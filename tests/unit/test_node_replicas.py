@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streammine.engine import node_stimuli as node
+from streammine.engine import stimuli
 from streammine.engine.node import NodeMachine
 from streammine.engine.node_stimuli import NewReplica
 from streammine.engine.stimuli import WorkResult
@@ -292,3 +293,18 @@ def test_a_move_is_declared_by_the_manager() -> None:
     wish = control.MoveRequest(JOB, "counts/0", "b", "live")
     assert player.refusal(wish) is None
     assert told(player, node.ControlReceived("client", wish))[0] == "declare plan 3: run"
+
+
+def test_work_that_is_done_once_more_is_patient_only_beside_another_replica() -> None:
+    # one that was rebuilt does it once more as well, and everybody waits for it
+    player = running_b()
+    counts = player.jobs[JOB].slices[COUNTS]
+    counts.handle = lambda _: [stimuli.Run((), repeats=True)]  # type: ignore[method-assign]
+
+    def patience() -> list[bool]:
+        effects = player.handle(node.SliceWoken(JOB, COUNTS, 1))
+        return [each.catches_up for each in effects if isinstance(each, node.Perform)]
+
+    assert patience() == [False]
+    told(player, plan(3, counts_1=(on_b(1), on_a(3))))
+    assert patience() == [True]

@@ -245,7 +245,7 @@ def test_what_is_meant_for_another_generation_of_this_slice_is_left_alone() -> N
     assert player.machine.inputs[0].feeds[1].expected == 0
 
 
-def test_work_of_epochs_that_another_replica_has_done_says_that_it_catches_up() -> None:
+def test_work_of_epochs_that_receivers_have_been_given_says_so() -> None:
     # the receiver has everything below 8 from the other one; the last epoch in a row is in step again
     check(
         operator(inputs=1, generation=2, restored=RestoredTo(4, 4)),
@@ -262,7 +262,7 @@ def test_work_of_epochs_that_another_replica_has_done_says_that_it_catches_up() 
         > 0.2 data 7, the last
         > done closed 5 out 8:5
           credit on 0 for 6
-          run, catching up, accumulate 6 from 0, close 6
+          run once more accumulate 6 from 0, close 6
         > done closed 6 out 8:6
           credit on 0 for 7
           run accumulate 7 from 0, close 7

@@ -208,8 +208,8 @@ def link_text(channel: int, generation: int) -> str:
 
 def effect_text(effect: stimuli.Effect) -> str:
     match effect:
-        case stimuli.Run(work, catches_up):
-            told = "run, catching up, " if catches_up else "run "
+        case stimuli.Run(work, repeats):
+            told = "run once more " if repeats else "run "
             return told + ", ".join(map(_work_text, work))
         case stimuli.SendFrame(frame):
             header = frame.header
