@@ -41,7 +41,7 @@ LONGEST_RUN_SECONDS = 120.0
 @options.folder
 @options.as_json
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--keys", type=click.IntRange(1), default=700_000, show_default=True, help="Plugs.")
+@click.option("--keys", type=click.IntRange(1), default=1_000_000, show_default=True, help="Plugs.")
 @click.option(
     "--rate", type=click.IntRange(1), default=200_000, show_default=True, help="Events/s."
 )
