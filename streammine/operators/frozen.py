@@ -169,6 +169,8 @@ class FrozenEntries(Generic[K, E]):
     def __init__(self, keys: Iterable[K], encode_entry: Callable[[K], E]) -> None:
         """`encode_entry` encodes what the operator holds for a key."""
         self._waiting = dict.fromkeys(keys)
+        # the first key of a dictionary whose first keys were deleted is found by passing them all
+        self._order = list(self._waiting)
         self._encode = encode_entry
         self._encoded: list[E] = []
         self._error: Exception | None = None
@@ -200,8 +202,8 @@ class FrozenEntries(Generic[K, E]):
         """All entries, a few at a time, in no set order."""
         while True:
             with self._lock:
-                for _ in range(min(_ENTRIES_AT_ONCE, len(self._waiting))):
-                    self._take(next(iter(self._waiting)))
+                while self._waiting and not self._error and len(self._encoded) < _ENTRIES_AT_ONCE:
+                    self._take(self._order.pop())
                 if self._error is not None:
                     raise self._error
                 batch, self._encoded = self._encoded, []
