@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from replication.checkpoints import read_checkpoint
 from replication.naming import CHECKPOINTS, SNAPSHOTS, SnapshotName, checkpoint_of, snapshot_of
-from replication.snapshots import follow_chain, read_chain, read_header, verify_parts
+from replication.snapshots import follow_chain, read_chain, read_header, verify_snapshot
 from streammine.model.contracts import Store
 from streammine.model.errors import SnapshotDamagedError, StateVersionError
 from streammine.model.ids import SliceId
@@ -108,17 +108,13 @@ def _younger(newest: Checkpoint, snapshots: Iterable[SnapshotName]) -> set[Snaps
 
 
 def _verify(store: Store, checkpoint: Checkpoint, verified: set[str]) -> None:
-    chains = [
-        read_chain(store, restore.record)
-        for restore in checkpoint.slices.values()
-        if restore.record is not None
-    ]
-    needed = {header.name.header: header for chain in chains for header in chain}
+    needed: set[str] = set()
+    for restore in checkpoint.slices.values():
+        if restore.record is not None:
+            chain = verify_snapshot(store, restore.record, verified)
+            needed.update(chain)
+            verified.update(chain)
     verified.intersection_update(needed)
-    for name, header in needed.items():
-        if name not in verified:
-            verify_parts(store, header)
-            verified.add(name)
 
 
 def _superseded(store: Store, keep: Sequence[Checkpoint]) -> list[str]:

@@ -23,7 +23,7 @@ from streammine.runtime.submission import Submission, prepare_submission
 
 LOOK_SECONDS = 0.02
 WATCH_SECONDS = 0.25
-"""Between two looks at a store. Each costs what it counts some time, too."""
+"""Between two looks at a store; each takes time from what is measured."""
 
 START_SECONDS = 60.0
 

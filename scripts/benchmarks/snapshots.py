@@ -6,7 +6,7 @@ median of the pairs' ratios is given with its interval. Stalls: paced runs commi
 soon as every slice that holds state is through with it, so the longest time between two commits, once all
 plugs are known, shows the longest time that processing stood still. The undisturbed run's longest time is
 subtracted. Commit times tick every few milliseconds. Output lies in memory where there is such a folder: on
-the disk that takes the snapshots a commit would wait for their data, though processing does not.
+the disk that takes the snapshots a commit may wait for their data, which is no stall of processing.
 """
 
 from __future__ import annotations

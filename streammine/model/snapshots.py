@@ -10,6 +10,13 @@ from streammine.model.epochs import BEGINNING
 SnapshotMode = Literal["asynchronous", "synchronous", "none"]
 
 
+PART_BYTES = 8 << 20
+"""About how long the parts of a snapshot are. Operators make their pieces of that length."""
+
+ALIGNMENT_BYTES = 64
+"""Pieces begin at a multiple of it, as Arrow likes it, and are made that long, so that they need no copy."""
+
+
 @dataclass(frozen=True)
 class SnapshotRecord:
     """A durable snapshot. `name` is its header document's in the store, `checksum` that of its bytes.

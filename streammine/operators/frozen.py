@@ -26,13 +26,11 @@ import numpy as np
 import pyarrow as pa
 
 from streammine.model.errors import SnapshotDamagedError, StateVersionError
+from streammine.model.snapshots import ALIGNMENT_BYTES, PART_BYTES
 from streammine.operators.plain_data import decode, encode
 
-PIECE_BYTES = 8 << 20
-"""About how long a piece may get: as long as a part of a snapshot, which then is a piece as it was made."""
-
-_ALIGNMENT_BYTES = 64
-"""Pieces are filled up to a multiple of it, so that they can lie one behind the other as they are."""
+PIECE_BYTES = PART_BYTES
+"""About how long a piece may get; a longer one is a part of its own, as it was made."""
 
 _HEADER = b"streammine.piece"
 _ENTRIES_AT_ONCE = 32
@@ -49,7 +47,7 @@ def encode_piece(header: Header, rows: pa.RecordBatch | None = None) -> pa.Buffe
     schema = schema.with_metadata(metadata)
     length = pa.MockOutputStream()
     _write_stream(length, schema, rows)
-    piece = pa.allocate_buffer(-(-length.size() // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
+    piece = pa.allocate_buffer(-(-length.size() // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
     _write_stream(pa.FixedSizeBufferWriter(piece), schema, rows)
     np.frombuffer(piece, np.uint8)[length.size() :] = 0
     return piece

@@ -39,8 +39,7 @@ class Workers:
         assert threads > 0
         self._urgent: list[_Task] = []
         self._patient: list[_Task] = []
-        self._passed_seconds = 0.0
-        self._patient_seconds = 0.0
+        self._patience_seconds = 0.0
         self._closed = False
         self._changed = threading.Condition()
         self._numbers = count()
@@ -78,21 +77,16 @@ class Workers:
                 self._changed.wait()
             if self._closed:
                 return None
-            patient = bool(self._patient) and (not self._urgent or self._may_wait_no_longer)
+            patient = bool(self._patient) and (not self._urgent or self._patience_seconds < 0)
             return heappop(self._patient if patient else self._urgent), patient
 
-    @property
-    def _may_wait_no_longer(self) -> bool:
-        """Other work has passed for as long as the last patient task took, times `PATIENCE`."""
-        return self._passed_seconds > PATIENCE * self._patient_seconds
-
     def _done(self, seconds: float, patient: bool) -> None:
+        """Note how long other work may pass patient work from now on."""
         with self._changed:
             if patient:
-                self._patient_seconds = seconds
-                self._passed_seconds = 0.0
+                self._patience_seconds = PATIENCE * seconds
             elif self._patient:
-                self._passed_seconds += seconds
+                self._patience_seconds -= seconds
 
     def _work(self) -> None:
         while (found := self._next()) is not None:

@@ -71,7 +71,7 @@ Call = Callable[[CoordinationService], object]
 
 @dataclass
 class HostedJob:
-    """What a node holds of a job."""
+    """What a node holds of a job. `verified`: snapshots that it has read back."""
 
     compiled: CompiledJob
     replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)

@@ -43,18 +43,18 @@ class KeyTable:
 
     def ids(self, batch: pa.RecordBatch, columns: Sequence[int]) -> IntArray:
         """Group of each row (int64[n]) by the key columns at these places of the batch."""
-        if self._index is None:
-            self._single_group = max(self._single_group, int(batch.num_rows > 0))
-            return np.zeros(batch.num_rows, dtype=np.int64)
-        return self._index.ids([batch.column(column) for column in columns])
+        return self._ids([batch.column(column) for column in columns], batch.num_rows)
 
     def ids_of(self, other: KeyTable, groups: IntArray) -> IntArray:
         """Group of each of another table's groups (int64[n]) by their keys."""
-        if self._index is None:
-            self._single_group = max(self._single_group, int(groups.size > 0))
-            return np.zeros(groups.size, dtype=np.int64)
         taken = pa.array(groups)
-        return self._index.ids([column.take(taken) for column in other.keys_as_of_now()()])
+        return self._ids([column.take(taken) for column in other.keys_as_of_now()()], groups.size)
+
+    def _ids(self, keys: list[pa.Array], rows: int) -> IntArray:
+        if self._index is None:
+            self._single_group = max(self._single_group, int(rows > 0))
+            return np.zeros(rows, dtype=np.int64)
+        return self._index.ids(keys)
 
     def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
         """Makes the key columns of the groups known now, by id; may run on another thread."""

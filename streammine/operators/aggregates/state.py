@@ -102,11 +102,10 @@ class GroupState:
 
     def _ids_here(self, other: GroupState) -> IntArray:
         """The id here of each of the other's groups; of one without rows, which adds nothing, any."""
-        ids = np.arange(other._rows.size, dtype=np.int64)
         if other.table is self.table:
-            return ids
+            return np.arange(other._rows.size, dtype=np.int64)
+        ids = np.zeros(other._rows.size, dtype=np.int64)
         present = np.flatnonzero(other._rows.finish())
-        ids[:] = 0
         ids[present] = self.table.ids_of(other.table, present)
         return ids
 
