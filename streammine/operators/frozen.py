@@ -8,17 +8,18 @@ An operator goes on while another thread makes the pieces. Two ways keep what wa
 
 - `Handover`: the operator gives objects away and works on new ones. Needs it them back before they
   are encoded, it encodes what is left itself (`finish`).
-- `FrozenEntries`: the operator keeps its objects, and encodes one right before it changes it (copy on
-  write).
+- `FrozenEntries`: the operator keeps its objects, and captures what they hold right before it changes them
+  (copy on write).
 
 Carbone et al. (2015), section 4, want snapshots that don't halt the computation; Wu & Tan (2015),
-section 4, such small pieces. The locks are held for one piece or a few entries at a time.
+section 4, such small pieces. The locks are held for one piece or some entries at a time.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +34,7 @@ PIECE_BYTES = PART_BYTES
 """About how long a piece may get; a longer one is a part of its own, as it was made."""
 
 _HEADER = b"streammine.piece"
-_ENTRIES_AT_ONCE = 32
+_ENTRIES_AT_ONCE = 512
 
 Header = dict[str, Any]
 K = TypeVar("K")
@@ -161,61 +162,72 @@ class Handover:
         return piece
 
 
-class FrozenEntries(Generic[K, E]):
-    """Entries that stay with the operator, to be encoded before each of them changes."""
+class FrozenEntries(ABC, Generic[K, E]):
+    """Entries that stay with the operator, to be captured before each of them changes."""
 
-    def __init__(self, keys: Iterable[K], encode_entry: Callable[[K], E]) -> None:
-        """`encode_entry` encodes what the operator holds for a key."""
-        self._waiting = dict.fromkeys(keys)
-        # the first key of a dictionary whose first keys were deleted is found by passing them all
-        self._order = list(self._waiting)
-        self._encode = encode_entry
-        self._encoded: list[E] = []
+    def __init__(self, entries: list[K]) -> None:
+        """The list is used up."""
+        self._order = entries
+        self._found: list[E] = []
         self._error: Exception | None = None
         self._lock = Lock()
 
     def __bool__(self) -> bool:
-        """Whether entries still wait."""
-        return bool(self._waiting)
+        """Whether entries may still wait."""
+        return bool(self._order)
 
-    def settle(self, key: K) -> None:
-        """Encode an entry now if it waits, because it is about to change."""
-        if key in self._waiting:
+    def settle(self, entries: Iterable[K]) -> None:
+        """Capture those of the entries that wait, because they are about to change."""
+        # one that does not wait was captured to the end: only then is it marked
+        if found := self._waiting(entries):
             with self._lock:
-                self._take(key)
+                self._take(found)
 
     def settle_all(self) -> None:
-        """Encode all that wait."""
+        """Capture all that wait."""
         with self._lock:
-            for key in list(self._waiting):
-                self._take(key)
+            self._take(self._order)
+            self._order.clear()
 
     def give_up(self) -> None:
         """Nothing more is wanted."""
         with self._lock:
-            self._waiting.clear()
+            self._order.clear()
             self._error = AssertionError("this freeze was given up for a later one")
 
-    def batches(self) -> Iterator[list[E]]:
-        """All entries, a few at a time, in no set order."""
+    def batches(self) -> Iterator[E]:
+        """All entries, some at a time, in no set order."""
         while True:
             with self._lock:
-                while self._waiting and not self._error and len(self._encoded) < _ENTRIES_AT_ONCE:
-                    self._take(self._order.pop())
+                while self._order and not self._found and self._error is None:
+                    self._take(self._order[-_ENTRIES_AT_ONCE:])
+                    del self._order[-_ENTRIES_AT_ONCE:]
                 if self._error is not None:
                     raise self._error
-                batch, self._encoded = self._encoded, []
-            if not batch:
+                found, self._found = self._found, []
+            if not found:
                 return
-            yield batch
+            yield from found
 
-    def _take(self, key: K) -> None:
-        if key not in self._waiting:
+    @abstractmethod
+    def _waiting(self, entries: Iterable[K]) -> list[K]:
+        """Those that are frozen and not marked yet."""
+
+    @abstractmethod
+    def _mark(self, entries: list[K]) -> None:
+        """They are captured and may change."""
+
+    @abstractmethod
+    def _capture(self, entries: list[K]) -> E:
+        """What the operator holds for them, so that they may change."""
+
+    def _take(self, entries: Iterable[K]) -> None:
+        waiting = self._waiting(entries)
+        if not waiting:
             return
         try:
-            self._encoded.append(self._encode(key))
+            self._found.append(self._capture(waiting))
         except Exception as error:
             # raised to who takes the entries, whichever thread has met it
             self._error = error
-        # last, as `settle` takes an entry that does not wait for one that may change
-        del self._waiting[key]
+        self._mark(waiting)

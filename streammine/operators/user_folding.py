@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
@@ -15,10 +15,10 @@ from streammine.operators.api import Reducer
 from streammine.operators.plain_data import (
     NotPlainError,
     decode,
-    encode,
     encode_all_canonical,
     encode_canonical,
 )
+from streammine.operators.python_columns import Captured, captured, captured_bytes, values_of
 from streammine.operators.rows import EventReader, IntArray
 from streammine.operators.state import Key
 from streammine.operators.user_errors import DeadLetters, Failures
@@ -146,21 +146,22 @@ class Folding:
         """Makes the key columns of the groups known now, by id; may run on another thread."""
         return self._groups.keys_as_of_now()
 
-    def saved(self, group: int) -> bytes:
-        """The accumulator of a group for a snapshot. Raises UserCodeError."""
-        accumulator = self._accumulators[group]
+    def captured(self, groups: Iterable[int]) -> Captured:
+        """The accumulators of groups for a snapshot. Raises UserCodeError."""
+        accumulators = list(map(self._accumulators.__getitem__, groups))
         if self._plan.serializes:
-            return self._serialized(accumulator, lambda: f"accumulator: {accumulator!r:.200}")
+            contents = (partial(_accumulator_text, each) for each in accumulators)
+            return captured_bytes(list(map(self._serialized, accumulators, contents)))
         try:
             # dicts keep their order here, as what the user's code makes of it must not change
-            return encode(accumulator)
+            return captured(accumulators)
         except NotPlainError as error:
             message = f"is missing: an accumulator holds what can't be saved by itself: {error}"
-            content = f"accumulator: {accumulator!r:.200}"
+            content = next(_accumulator_text(each) for each in accumulators if not _is_plain(each))
             raise self._plan.failures.wrong("serialize", message, content) from error
 
     def restore(self, rows: pa.RecordBatch, migrate: Callable[[Any], Any] | None) -> None:
-        """Take in saved accumulators with their keys (`partial_schema`) in place of older ones.
+        """Take in saved accumulators with their keys in place of older ones.
 
         `migrate` gets the accumulator, or its bytes where the Reducer serializes, and returns such.
         Raises UserCodeError.
@@ -170,8 +171,9 @@ class Folding:
         columns = rows.columns[:-1]
         ids, _ = self._groups.ids(columns, rows.num_rows)
         serializes = self._plan.serializes
-        for group, data in zip(ids.tolist(), rows.column(len(columns)).to_pylist(), strict=True):
-            content: Any = data if serializes else decode(data)
+        saved = rows.column(len(columns))
+        contents = saved.to_pylist() if serializes else values_of(saved)
+        for group, content in zip(ids.tolist(), contents, strict=True):
             if migrate is not None:
                 content = migrate(content)
             accumulator = self._deserialized(content) if serializes else content
@@ -318,6 +320,10 @@ class Folding:
     def _key_text(self, columns: list[pa.Array], row: int) -> str:
         keys: list[Key] = python_keys([column.slice(row, 1) for column in columns], 1)
         return f"key: {shown_keys(keys, len(columns))[0]!r}"
+
+
+def _accumulator_text(accumulator: Any) -> str:
+    return f"accumulator: {accumulator!r:.200}"
 
 
 def _is_plain(value: Any) -> bool:

@@ -65,7 +65,7 @@ class _OpenKeys:
             keys = python_keys([column.take(places) for column in columns], len(first_rows))
             self.keys += keys
             self.shown += shown_keys(keys, self._width)
-            self.states += map(self._store.open, keys)
+            self.states += self._store.open(keys)
         group_ids: list[int] = ids.tolist()
         return group_ids
 
@@ -335,9 +335,9 @@ class UserOperator:
         shown = shown_keys(keys, len(self._fields))
         call = getattr(self._code, method)
         results: list[Any] = []
-        for key, name in zip(keys, shown, strict=True):
+        for name, state in zip(shown, self._store.open(keys), strict=True):
             try:
-                results.append(materialized(call(name, self._store.open(key))))
+                results.append(materialized(call(name, state)))
             except Exception as error:
                 raise self._failures.raised(method, error, f"key: {name!r}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,21 @@ from streammine.operators.frozen import (
     decode_piece,
     encode_piece,
 )
+from streammine.operators.python_columns import Captured, column_of
 from streammine.operators.rows import IntArray
 from streammine.operators.user_folding import Folding, FoldPlan
 
 _LETTERS_PER_PIECE = 4096
 
-GroupEntry = tuple[int, bytes]
+_Entries = tuple[list[int], Captured]
+"""Groups, and their accumulators."""
 
 
 class WindowFolding:
     """The accumulators of one open window.
 
     An accumulator is the user's object and may be changed in place. So it stays here when it is frozen,
-    and is encoded by who needs it first: the thread that writes the snapshot, or this one before it
+    and is captured by who needs it first: the thread that writes the snapshot, or this one before it
     changes it.
     """
 
@@ -36,7 +38,7 @@ class WindowFolding:
         self.folding = folding
         # None: nothing was frozen yet, so that a first freeze is of everything
         self._dirty: set[int] | None = None
-        self._frozen: FrozenEntries[int, GroupEntry] | None = None
+        self._frozen: _FrozenGroups | None = None
         self._letters_frozen = 0
         folding.watch = self._changes
 
@@ -49,15 +51,15 @@ class WindowFolding:
         letters = self.folding.dead.since(0 if full else self._letters_frozen)
         self._letters_frozen = len(self.folding.dead)
         self._dirty = set()
-        self._frozen = frozen = FrozenEntries(used, self._entry)
+        self._frozen = frozen = _FrozenGroups(used, self.folding)
         keys = self.folding.keys_as_of_now()
-        schema = self.folding.partial_schema
+        names = self.folding.partial_schema.names
 
         def pieces() -> Iterator[pa.Buffer]:
             for start in range(0, len(letters), _LETTERS_PER_PIECE):
                 some = [list(letter) for letter in letters[start : start + _LETTERS_PER_PIECE]]
                 yield encode_piece({"window": window, "letters": some})
-            yield from _group_pieces({"window": window}, frozen, keys(), schema)
+            yield from _group_pieces({"window": window}, frozen, keys(), names)
 
         return pieces
 
@@ -77,12 +79,27 @@ class WindowFolding:
             return
         changing = np.unique(groups).tolist()
         if self._frozen:
-            for group in changing:
-                self._frozen.settle(group)
+            self._frozen.settle(changing)
         self._dirty.update(changing)
 
-    def _entry(self, group: int) -> GroupEntry:
-        return group, self.folding.saved(group)
+
+class _FrozenGroups(FrozenEntries[int, _Entries]):
+    """Groups of a window, by their ids."""
+
+    def __init__(self, groups: list[int], folding: Folding) -> None:
+        super().__init__(groups)
+        self._unmarked = set(groups)
+        self._folding = folding
+
+    def _waiting(self, entries: Iterable[int]) -> list[int]:
+        unmarked = self._unmarked
+        return [group for group in entries if group in unmarked]
+
+    def _mark(self, entries: list[int]) -> None:
+        self._unmarked.difference_update(entries)
+
+    def _capture(self, entries: list[int]) -> _Entries:
+        return entries, self._folding.captured(entries)
 
 
 class ReducerWindows:
@@ -156,26 +173,26 @@ def _window_pieces(
 
 def _group_pieces(
     header: Header,
-    frozen: FrozenEntries[int, GroupEntry],
+    frozen: _FrozenGroups,
     keys: list[pa.Array],
-    schema: pa.Schema,
+    names: list[str],
 ) -> Iterator[pa.Buffer]:
-    gathered: list[GroupEntry] = []
+    gathered: list[_Entries] = []
     nbytes = 0
     for entries in frozen.batches():
-        gathered += entries
-        nbytes += sum(len(data) for _, data in entries)
+        gathered.append(entries)
+        nbytes += entries[1].nbytes
         if nbytes >= PIECE_BYTES:
-            yield _group_piece(header, gathered, keys, schema)
+            yield _group_piece(header, gathered, keys, names)
             gathered, nbytes = [], 0
     if gathered:
-        yield _group_piece(header, gathered, keys, schema)
+        yield _group_piece(header, gathered, keys, names)
 
 
 def _group_piece(
-    header: Header, entries: list[GroupEntry], keys: list[pa.Array], schema: pa.Schema
+    header: Header, entries: list[_Entries], keys: list[pa.Array], names: list[str]
 ) -> pa.Buffer:
-    groups = pa.array([group for group, _ in entries], pa.int64())
-    columns = [key.take(groups) for key in keys]
-    columns.append(pa.array([data for _, data in entries], pa.binary()))
-    return encode_piece(header, pa.record_batch(columns, schema=schema))
+    groups = pa.array([group for some, _ in entries for group in some], pa.int64())
+    accumulators = column_of([captured for _, captured in entries])
+    columns = [*(key.take(groups) for key in keys), accumulators]
+    return encode_piece(header, pa.record_batch(columns, names=names))

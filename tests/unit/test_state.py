@@ -19,7 +19,8 @@ from streammine.operators.plain_data import (
     encode_all_canonical,
     encode_canonical,
 )
-from streammine.operators.state import List, Map, Queue, Value, Window, canonical_key
+from streammine.operators.python_columns import values_of
+from streammine.operators.state import Key, List, Map, Queue, Value, Window, canonical_key
 from streammine.operators.state_store import StateStore
 
 CELLS = {"count": Value(0), "all": List(), "last": Queue(2), "seen": Map()}
@@ -29,19 +30,28 @@ def saved(store: StateStore, full: bool = False) -> list[pa.Buffer]:
     return list(store.freeze(full).pieces())
 
 
+def opened(store: StateStore, key: Key) -> Any:
+    """The state of one key."""
+    return store.open([key])[0]
+
+
 def shown(pieces: list[pa.Buffer]) -> dict[Any, Any]:
     """Keys with the plain contents of their cells, None where forgotten."""
-    return {
-        decode(row["key"]): None if row["state"] is None else decode(row["state"])
-        for piece in pieces
-        for batch in decode_piece(piece)[1]
-        for row in batch.to_pylist()
-    }
+    found: dict[Any, Any] = {}
+    for header, batches in map(decode_piece, pieces):
+        (rows,) = batches
+        columns = list(map(values_of, rows.columns))
+        width = header["keys"]
+        keys = zip(*columns[:width], strict=True) if width else [()]
+        for row, key in enumerate(keys):
+            cells = [column[row] for column in columns[width:]]
+            found[key] = None if header["forgotten"] else cells
+    return found
 
 
 def test_a_new_key_has_fresh_cells_of_its_own() -> None:
     store = StateStore(CELLS)
-    one, two = store.open(("a",)), store.open(("b",))
+    one, two = opened(store, ("a",)), opened(store, ("b",))
     one.all.append(1)
     one.last.extend([1, 2, 3])
     one.seen["x"] = 1
@@ -51,7 +61,7 @@ def test_a_new_key_has_fresh_cells_of_its_own() -> None:
 
 
 def test_an_undeclared_cell_is_an_error_that_names_the_declared() -> None:
-    state = StateStore(CELLS).open(())
+    state = opened(StateStore(CELLS), ())
     with pytest.raises(AttributeError, match="declared: count, all, last, seen"):
         _ = state.cuont
     with pytest.raises(AttributeError):
@@ -60,12 +70,12 @@ def test_an_undeclared_cell_is_an_error_that_names_the_declared() -> None:
 
 def test_freeze_hands_over_everything_first_and_then_the_keys_opened_since() -> None:
     store = StateStore(CELLS)
-    store.open(("a",)).count = 1
-    store.open(("b",)).count = 2
+    opened(store, ("a",)).count = 1
+    opened(store, ("b",)).count = 2
     first = store.freeze(False)
     assert first.full
     assert set(shown(list(first.pieces()))) == {("a",), ("b",)}
-    store.open(("b",)).count = 3
+    opened(store, ("b",)).count = 3
     second = store.freeze(False)
     assert not second.full
     assert set(shown(list(second.pieces()))) == {("b",)}
@@ -75,13 +85,13 @@ def test_freeze_hands_over_everything_first_and_then_the_keys_opened_since() -> 
 
 def test_what_is_frozen_stays_as_it_was_while_processing_goes_on() -> None:
     store = StateStore(CELLS)
-    store.open(("a",)).all.append(1)
-    store.open(("b",)).count = 1
+    opened(store, ("a",)).all.append(1)
+    opened(store, ("b",)).count = 1
     frozen = store.freeze(True)
-    store.open(("a",)).all.append(2)
-    store.open(("b",)).clear()
+    opened(store, ("a",)).all.append(2)
+    opened(store, ("b",)).clear()
     store.forget_fresh([("b",)])
-    store.open(("c",)).count = 1
+    opened(store, ("c",)).count = 1
     found = shown(list(frozen.pieces()))
     assert found[("a",)][1] == [1]
     assert found[("b",)][0] == 1
@@ -94,7 +104,7 @@ def test_a_thread_that_makes_pieces_sees_one_moment_however_the_store_goes_on() 
     keys = [(number,) for number in range(300)]
     for number in range(12):
         for key in keys:
-            state = store.open(key)
+            state = opened(store, key)
             state.round = number
             state.all.append(number)
         frozen = store.freeze(number % 3 == 0)
@@ -102,7 +112,7 @@ def test_a_thread_that_makes_pieces_sees_one_moment_however_the_store_goes_on() 
         thread = threading.Thread(target=lambda: found.extend(frozen.pieces()))  # noqa: B023
         thread.start()
         for key in reversed(keys):
-            state = store.open(key)
+            state = opened(store, key)
             state.round = 1000
             state.all.append(1000)
             state.all.pop()
@@ -114,12 +124,12 @@ def test_a_thread_that_makes_pieces_sees_one_moment_however_the_store_goes_on() 
 
 def test_restore_brings_back_values_and_types_and_forgotten_keys_stay_forgotten() -> None:
     store = StateStore(CELLS)
-    state = store.open((1, "a"))
+    state = opened(store, (1, "a"))
     state.count, state.seen["t"] = 2**70, (1, [2])
     state.last.extend([1, 2])
-    store.open((2, "b")).count = 5
+    opened(store, (2, "b")).count = 5
     first = saved(store)
-    store.open((2, "b")).clear()
+    opened(store, (2, "b")).clear()
     store.forget_fresh([(1, "a"), (2, "b")])
     second = saved(store)
     other = StateStore(CELLS)
@@ -127,7 +137,7 @@ def test_restore_brings_back_values_and_types_and_forgotten_keys_stay_forgotten(
     assert len(other) == 2
     other.restore(False, second)
     assert other.keys() == [(1, "a")]
-    again = other.open((1, "a"))
+    again = opened(other, (1, "a"))
     assert (again.count, again.seen, again.last.maxlen) == (2**70, {"t": (1, [2])}, 2)
     other.restore(True, [])
     assert other.keys() == []
@@ -135,21 +145,21 @@ def test_restore_brings_back_values_and_types_and_forgotten_keys_stay_forgotten(
 
 def test_a_nan_key_is_found_again_after_restore() -> None:
     store = StateStore({"count": Value(0)})
-    store.open(canonical_key([float("nan")])).count = 7
+    opened(store, canonical_key([float("nan")])).count = 7
     other = StateStore({"count": Value(0)})
     other.restore(True, saved(store))
-    assert other.open(canonical_key([float("nan")])).count == 7
+    assert opened(other, canonical_key([float("nan")])).count == 7
 
 
 def test_state_that_is_not_plain_is_refused_when_it_is_saved_by_whoever_saves() -> None:
     store = StateStore({"count": Value(None)})
-    store.open(()).count = object()
+    opened(store, ()).count = object()
     with pytest.raises(NotPlainError, match="object is not plain data"):
         saved(store)
     store = StateStore({"count": Value(None)})
-    store.open(()).count = object()
+    opened(store, ()).count = object()
     frozen = store.freeze(True)
-    store.open(())  # encodes it, and goes on
+    opened(store, ())  # encodes it, and goes on
     with pytest.raises(NotPlainError, match="object is not plain data"):
         list(frozen.pieces())
 
@@ -157,7 +167,7 @@ def test_state_that_is_not_plain_is_refused_when_it_is_saved_by_whoever_saves() 
 def test_a_freeze_that_was_given_up_does_not_look_complete() -> None:
     store = StateStore({"count": Value(0)})
     for number in range(100):
-        store.open((number,)).count = 1
+        opened(store, (number,)).count = 1
     pieces = store.freeze(True).pieces()
     store.freeze(True)
     with pytest.raises(AssertionError, match="given up"):
@@ -172,7 +182,7 @@ class TestWindow:
     def test_it_drops_what_is_older_than_the_watermark_when_the_epoch_is_over(self) -> None:
         store = StateStore({"times": Window(microseconds=25), "epochs": Window(epochs=2)})
         store.begin_epoch(3, self.TIME)
-        state = store.open(())
+        state = opened(store, ())
         for time in (14, 39, 15, 30):
             state.times.append(time, str(time))
         for epoch in (1, 2, 3):
@@ -186,18 +196,18 @@ class TestWindow:
     def test_a_key_without_events_is_brought_up_to_date_when_it_is_opened(self) -> None:
         store = StateStore({"times": Window(microseconds=25)})
         store.begin_epoch(0, self.TIME)
-        store.open(()).times.append(9, "x")
+        opened(store, ()).times.append(9, "x")
         store.begin_epoch(3, self.TIME)
-        assert len(store.open(()).times) == 1
+        assert len(opened(store, ()).times) == 1
         store.begin_epoch(4, self.TIME)
-        assert len(store.open(()).times) == 0
+        assert len(opened(store, ()).times) == 0
 
     def test_keys_that_never_come_again_are_forgotten_and_the_next_snapshot_says_so(self) -> None:
         store = StateStore({"times": Window(microseconds=25), "count": Value(0)})
         store.begin_epoch(0, self.TIME)
         for number in range(200):
-            store.open((number,)).times.append(5, "x")
-        store.open(("kept",)).count = 1
+            opened(store, (number,)).times.append(5, "x")
+        opened(store, ("kept",)).count = 1
         saved(store)
         for epoch in range(20):
             store.begin_epoch(epoch, self.TIME)
