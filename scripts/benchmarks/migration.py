@@ -12,6 +12,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -82,6 +83,13 @@ class Moved:
     "--form", type=click.Choice(["columns", "objects"]), default="columns", show_default=True
 )
 @click.option(
+    "--runs",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Of each size and mode; the median counts.",
+)
+@click.option(
     "--fill-seconds",
     type=click.IntRange(1),
     default=8,
@@ -94,12 +102,13 @@ def migration(
     megabytes: tuple[int, ...],
     modes: tuple[str, ...],
     form: Form,
+    runs: int,
     fill_seconds: int,
 ) -> None:
     found: list[tuple[int, Moved]] = []
     with tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch:
         for size in megabytes:
-            for mode in modes or MODES:
+            for mode in (modes or MODES) * runs:
                 # a new cluster each time: processes that held much don't give it all back
                 with LiveCluster(2) as cluster:
                     held = _held(size, form, fill_seconds)
@@ -114,6 +123,7 @@ def migration(
         "epoch_seconds": EPOCH_SECONDS,
         "bar": BAR,
         "moves": [_figures(size, each) for size, each in found],
+        "median_ratios": _median_ratios(found),
     }
     paths = keep_results(folder, figures, lambda figure: _draw(figure, found))
     if as_json:
@@ -194,6 +204,16 @@ def _figures(size: int, moved: Moved) -> dict[str, Any]:
     }
 
 
+def _median_ratios(found: list[tuple[int, Moved]]) -> list[dict[str, Any]]:
+    ratios: dict[tuple[int, str], list[float]] = {}
+    for size, moved in found:
+        ratios.setdefault((size, moved.mode), []).append(moved.ratio)
+    return [
+        {"megabytes": size, "mode": mode, "ratio": round(median(values), 3)}
+        for (size, mode), values in ratios.items()
+    ]
+
+
 def _print(figures: dict[str, Any]) -> None:
     print(
         f"migration of one of 2 slices, state in {figures['form']}, epochs of {EPOCH_SECONDS:g} s"
@@ -212,6 +232,8 @@ def _print(figures: dict[str, Any]) -> None:
         for each in figures["moves"]
     ]
     print_table(head, rows)
+    for each in figures["median_ratios"]:
+        print(f"median of {each['mode']}, {each['megabytes']} MB: {each['ratio']:.2f}")
     print(
         f"bar: at most {BAR:g} for the live move. behind: how late the last commit before it was; "
         "more than an epoch says that the machine could not keep pace"
@@ -222,13 +244,19 @@ def _draw(figure: Any, found: list[tuple[int, Moved]]) -> None:
     sizes = list(dict.fromkeys(size for size, _ in found))
     panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
     for axes, size in zip(panels, sizes, strict=True):
+        labels = {mode: mode for mode in MODES}
         for moved in (each for of, each in found if of == size):
             gaps = [
                 (later, (later - early) * 1000)
                 for early, later in zip(moved.commits, moved.commits[1:], strict=False)
                 if later > -STEADY_SECONDS
             ]
-            axes.plot([at for at, _ in gaps], [gap for _, gap in gaps], label=moved.mode)
+            axes.plot(
+                [at for at, _ in gaps],
+                [gap for _, gap in gaps],
+                color=f"C{MODES.index(moved.mode)}",
+                label=labels.pop(moved.mode, None),
+            )
         axes.axvline(0.0, color="grey", linestyle=":")
         axes.set_title(f"{size} MB")
         axes.set_xlabel("seconds after the move began")

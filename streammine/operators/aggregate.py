@@ -123,7 +123,7 @@ class KeyedAggregate:
         sealed: list[SealedGroups] = []
         for last_epoch, window in sorted(self._windows.items()):
             sealed += window.seal(last_epoch, full)
-        self._handover = Handover(full, _pieces(sorted(self._windows), sealed))
+        self._handover = Handover(full, _pieces(dict(sorted(self._windows.items())), sealed))
         return self._handover
 
     def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
@@ -153,8 +153,7 @@ class KeyedAggregate:
         window = self._windows.get(last_epoch)
         if window is None:
             window = self._windows[last_epoch] = WindowState()
-        handed_over = self._handover is not None and not self._handover.done
-        window.add(state, handed_over)
+        window.add(state)
 
     def _close_windows(self, epoch: int) -> list[pa.RecordBatch]:
         """What leaves once `epoch` is over: windows that end with it, none being due before it."""
@@ -262,10 +261,14 @@ class AggregateAccumulator:
             self.groups()
 
 
-def _pieces(windows: Sequence[int], sealed: Sequence[SealedGroups]) -> Iterator[pa.Buffer]:
+def _pieces(
+    windows: Mapping[int, WindowState], sealed: Sequence[SealedGroups]
+) -> Iterator[pa.Buffer]:
     yield encode_piece({"windows": list(windows)})
     for layer in sealed:
         yield from layer.pieces()
+    for window in windows.values():
+        window.settle()
 
 
 def _check_names(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+from threading import Thread, current_thread
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from streammine.model.contracts import EpochClose
 from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.operators.aggregate import KeyedAggregate
+from streammine.operators.aggregates.state import GroupState
 from streammine.operators.frozen import decode_piece, encode_piece
 from streammine.operators.windows import TumblingWindow
 
@@ -95,6 +100,66 @@ def test_nor_does_the_first_epoch_behind_a_snapshot() -> None:
     rows = close(again, 9, ("7", 10))
     assert len(rows) == MANY
     assert next(row for row in rows if row["key"] == "7")["total"] == 11
+
+
+# --- two threads ----------------------------------------------------------------------------------
+
+
+def test_another_thread_makes_pieces_and_adds_them_to_what_was_before_while_epochs_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # tables are given up all the time, so what is added comes from other tables
+    monkeypatch.setattr("streammine.operators.aggregates.keys._SIZE_ALWAYS_KEPT", 3)
+    monkeypatch.setattr("streammine.operators.aggregates.window_state.PIECE_BYTES", 256)
+    random = Random(5)
+    one = KeyedAggregate("a", SCHEMA, ["key"], CALLS, window=TumblingWindow(400))
+    expected: Counter[str] = Counter()
+    taken: list[tuple[bool, list[pa.Buffer]]] = []
+    writer: Thread | None = None
+    for epoch in range(399):
+        rows = [(f"{random.randrange(300)}", epoch) for _ in range(random.randrange(1, 40))]
+        close(one, epoch, *rows)
+        for key, value in rows:
+            expected[key] += value
+        if writer is None or not writer.is_alive():
+            frozen = one.freeze(random.random() < 0.2)
+            kept: list[pa.Buffer] = []
+            taken.append((frozen.full, kept))
+            writer = Thread(target=lambda of, into: into.extend(of.pieces()), args=(frozen, kept))
+            writer.start()
+            counted = dict(expected)
+    assert writer is not None
+    writer.join()
+    totals = {row["key"]: row["total"] for row in close(one, 399)}
+    assert totals == expected
+    again = KeyedAggregate("a", SCHEMA, ["key"], CALLS, window=TumblingWindow(400))
+    for full, pieces in taken:
+        again.restore(1, full, iter(pieces))
+    assert {row["key"]: row["total"] for row in close(again, 399)} == counted
+    assert len(taken) > 3
+
+
+def test_what_was_frozen_is_added_by_the_thread_that_made_its_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settling: list[str] = []
+    merge = GroupState.merge
+
+    def note(self: GroupState, other: GroupState, keys: Any = None) -> None:
+        if keys is not None:
+            settling.append(current_thread().name)
+        merge(self, other, keys)
+
+    monkeypatch.setattr(GroupState, "merge", note)
+    one = aggregate()
+    for epoch in range(4):
+        close(one, epoch, ("a", 1))
+        frozen = one.freeze(False)
+        writer = Thread(target=lambda of: list(of.pieces()), args=(frozen,), name="writer")
+        writer.start()
+        writer.join()
+    assert [row["total"] for row in close(one, 9, ("a", 1))] == [5]
+    assert settling == ["writer"] * 3
 
 
 # --- pieces ---------------------------------------------------------------------------------------

@@ -82,7 +82,9 @@ def test_what_was_captured_stays_when_its_objects_change() -> None:
     assert values_of(column_of([part])) == [[1], 5]
 
 
-@pytest.mark.parametrize("value", [object(), "\ud800", [{1: object()}]], ids=str)
+@pytest.mark.parametrize(
+    "value", [object(), "\ud800", [{1: object()}]], ids=["class", "text", "list"]
+)
 def test_what_is_not_plain_is_refused_at_once(value: Any) -> None:
     with pytest.raises(NotPlainError):
         captured([value])

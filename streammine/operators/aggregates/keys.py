@@ -9,6 +9,7 @@ that has become much larger than an epoch needs is given up for a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,16 @@ _UNUSED_FACTOR = 4
 
 
 class KeyTable:
-    """Ids of the key rows seen so far. Without key columns every row is of group 0."""
+    """Ids of the key rows seen so far. Without key columns every row is of group 0.
+
+    Two threads may add keys at a time: one that folds rows, and one that puts frozen groups to others.
+    """
 
     def __init__(self, fields: Sequence[pa.Field]) -> None:
         self._fields = list(fields)
         self._index = GroupIndex([field.type for field in fields]) if fields else None
         self._single_group = 0
+        self._lock = Lock()
         self._order: IntArray = np.empty(0, dtype=np.int64)
         self._sorted: list[pa.Array] = [pa.array([], field.type) for field in fields]
 
@@ -45,20 +50,24 @@ class KeyTable:
         """Group of each row (int64[n]) by the key columns at these places of the batch."""
         return self._ids([batch.column(column) for column in columns], batch.num_rows)
 
-    def ids_of(self, other: KeyTable, groups: IntArray) -> IntArray:
-        """Group of each of another table's groups (int64[n]) by their keys."""
+    def ids_of(self, keys: list[pa.Array], groups: IntArray) -> IntArray:
+        """Group of each of another table's groups (int64[n]), whose key columns by id are `keys`."""
         taken = pa.array(groups)
-        return self._ids([column.take(taken) for column in other.keys_as_of_now()()], groups.size)
+        return self._ids([column.take(taken) for column in keys], groups.size)
 
     def _ids(self, keys: list[pa.Array], rows: int) -> IntArray:
         if self._index is None:
             self._single_group = max(self._single_group, int(rows > 0))
             return np.zeros(rows, dtype=np.int64)
-        return self._index.ids(keys)
+        with self._lock:
+            return self._index.ids(keys)
 
     def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
         """Makes the key columns of the groups known now, by id; may run on another thread."""
-        return list if self._index is None else self._index.keys_as_of_now()
+        if self._index is None:
+            return list
+        with self._lock:
+            return self._index.keys_as_of_now()
 
     def outgrown(self, used: int) -> bool:
         """Whether most of the table is of keys that an epoch with `used` groups does not have."""

@@ -90,9 +90,12 @@ class GroupState:
         for number, part in enumerate(self._parts.values(), key_count + 1):
             part.add_partial(ids, batch.column(number), size)
 
-    def merge(self, other: GroupState) -> None:
-        """Take in another state of the same layout; `other` is not used again."""
-        ids = self._ids_here(other)
+    def merge(self, other: GroupState, keys: Callable[[], list[pa.Array]] | None = None) -> None:
+        """Take in another state of the same layout; `other` is not used again.
+
+        `keys`: what its table's `keys_as_of_now` gave when its last group was added; by default now.
+        """
+        ids = self._ids_here(other, keys)
         size = max(self._rows.size, int(ids.max(initial=-1)) + 1)
         self._rows.resize(size)
         self._rows.merge(other._rows, ids)
@@ -100,13 +103,14 @@ class GroupState:
             part.resize(size)
             part.merge(merged, ids)
 
-    def _ids_here(self, other: GroupState) -> IntArray:
+    def _ids_here(self, other: GroupState, keys: Callable[[], list[pa.Array]] | None) -> IntArray:
         """The id here of each of the other's groups; of one without rows, which adds nothing, any."""
         if other.table is self.table:
             return np.arange(other._rows.size, dtype=np.int64)
         ids = np.zeros(other._rows.size, dtype=np.int64)
         present = np.flatnonzero(other._rows.finish())
-        ids[present] = self.table.ids_of(other.table, present)
+        keys = keys or other.table.keys_as_of_now()
+        ids[present] = self.table.ids_of(keys(), present)
         return ids
 
     def partials(self) -> pa.RecordBatch:

@@ -8,8 +8,7 @@
 
 Partials are exact and add up in any order. So the layers are their sum, `fresh` by itself is all that an
 incremental snapshot needs, and freezing is a change of names. Once its pieces are made, `frozen` is
-added to `settled` in place of the addition that the first epoch after a freeze saves, as its state
-becomes `fresh` as it is: with or without snapshots there is one addition per epoch.
+added to `settled`, by the thread that made them: epochs touch neither, so they don't wait for it.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ class WindowState:
     def __init__(self) -> None:
         self._fresh: GroupState | None = None
         self._frozen: GroupState | None = None
+        self._frozen_keys: Callable[[], list[pa.Array]] | None = None
         self._settled: GroupState | None = None
 
     @property
@@ -48,10 +48,8 @@ class WindowState:
         layers = (self._fresh, self._frozen, self._settled)
         return sum(layer.nbytes for layer in layers if layer is not None)
 
-    def add(self, state: GroupState, handed_over: bool) -> None:
-        """Add an epoch, whose state is not used again. `handed_over`: pieces are in the making."""
-        if not handed_over:
-            self._settle()
+    def add(self, state: GroupState) -> None:
+        """Add an epoch, whose state is not used again."""
         if self._fresh is None:
             self._fresh = state
         else:
@@ -65,14 +63,16 @@ class WindowState:
 
     def seal(self, window: int, full: bool) -> list[SealedGroups]:
         """What a snapshot needs of the window; no earlier freeze is in the making."""
-        self._settle()
+        self.settle()
         self._frozen, self._fresh = self._fresh, None
+        if self._frozen is not None:
+            self._frozen_keys = self._frozen.table.keys_as_of_now()
         layers = (self._settled if full else None, self._frozen)
         return [SealedGroups(window, layer) for layer in layers if layer is not None]
 
     def whole(self) -> GroupState:
         """All groups as one state; no freeze is in the making, and the window is not used again."""
-        self._settle()
+        self.settle()
         if self._settled is None:
             assert self._fresh is not None, "a window has groups"
             return self._fresh
@@ -80,11 +80,12 @@ class WindowState:
             self._settled.merge(self._fresh)
         return self._settled
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Add what was frozen to what was before. Only while nobody makes pieces of it."""
         if self._frozen is None:
             return
         if self._settled is None:
             self._settled = self._frozen
         else:
-            self._settled.merge(self._frozen)
+            self._settled.merge(self._frozen, self._frozen_keys)
         self._frozen = None
