@@ -8,7 +8,7 @@ An operator goes on while another thread makes the pieces. Two ways keep what wa
 
 - `Handover`: the operator gives objects away and works on new ones. Needs it them back before they
   are encoded, it encodes what is left itself (`finish`).
-- `FrozenEntries`: the operator keeps its objects, and captures what they hold right before it changes them
+- `FrozenLots`: the operator keeps its objects, and captures what they hold right before it changes them
   (copy on write).
 
 Carbone et al. (2015), section 4, want snapshots that don't halt the computation; Wu & Tan (2015),
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -34,11 +34,12 @@ PIECE_BYTES = PART_BYTES
 """About how long a piece may get; a longer one is a part of its own, as it was made."""
 
 _HEADER = b"streammine.piece"
-_ENTRIES_AT_ONCE = 512
+_LOT = 512
 
 Header = dict[str, Any]
 K = TypeVar("K")
 E = TypeVar("E")
+T = TypeVar("T")
 
 
 def encode_piece(header: Header, rows: pa.RecordBatch | None = None) -> pa.Buffer:
@@ -162,46 +163,45 @@ class Handover:
         return piece
 
 
-class FrozenEntries(ABC, Generic[K, E]):
-    """Entries that stay with the operator, to be captured before each of them changes."""
+class FrozenLots(ABC, Generic[K, E]):
+    """Entries that stay with the operator, in lots, to be captured before any of a lot changes."""
 
-    def __init__(self, entries: list[K]) -> None:
+    def __init__(self, lots: list[K]) -> None:
         """The list is used up."""
-        self._order = entries
+        self._lots = lots
         self._found: list[E] = []
         self._error: Exception | None = None
         self._lock = Lock()
 
     def __bool__(self) -> bool:
         """Whether entries may still wait."""
-        return bool(self._order)
+        return bool(self._lots)
 
-    def settle(self, entries: Iterable[K]) -> None:
-        """Capture those of the entries that wait, because they are about to change."""
-        # one that does not wait was captured to the end: only then is it marked
-        if found := self._waiting(entries):
+    def settle(self, lot: K) -> None:
+        """Capture what waits of these entries, because they are about to change."""
+        # an entry that does not wait was captured to the end: only then is it marked
+        if self._waiting(lot) is not None:
             with self._lock:
-                self._take(found)
+                self._take(lot)
 
     def settle_all(self) -> None:
         """Capture all that wait."""
         with self._lock:
-            self._take(self._order)
-            self._order.clear()
+            while self._lots:
+                self._take_next()
 
     def give_up(self) -> None:
         """Nothing more is wanted."""
         with self._lock:
-            self._order.clear()
+            self._lots.clear()
             self._error = AssertionError("this freeze was given up for a later one")
 
-    def batches(self) -> Iterator[E]:
-        """All entries, some at a time, in no set order."""
+    def captured(self) -> Iterator[E]:
+        """What was captured of all entries, in no set order."""
         while True:
             with self._lock:
-                while self._order and not self._found and self._error is None:
-                    self._take(self._order[-_ENTRIES_AT_ONCE:])
-                    del self._order[-_ENTRIES_AT_ONCE:]
+                while self._lots and not self._found and self._error is None:
+                    self._take_next()
                 if self._error is not None:
                     raise self._error
                 found, self._found = self._found, []
@@ -210,24 +210,34 @@ class FrozenEntries(ABC, Generic[K, E]):
             yield from found
 
     @abstractmethod
-    def _waiting(self, entries: Iterable[K]) -> list[K]:
-        """Those that are frozen and not marked yet."""
+    def _waiting(self, lot: K) -> K | None:
+        """Those of the lot that are frozen and not marked yet."""
 
     @abstractmethod
-    def _mark(self, entries: list[K]) -> None:
-        """They are captured and may change."""
+    def _mark(self, lot: K) -> None:
+        """All of them are captured and may change."""
 
     @abstractmethod
-    def _capture(self, entries: list[K]) -> E:
-        """What the operator holds for them, so that they may change."""
+    def _capture(self, lot: K) -> E:
+        """What the operator holds for them now."""
 
-    def _take(self, entries: Iterable[K]) -> None:
-        waiting = self._waiting(entries)
-        if not waiting:
+    def _take_next(self) -> None:
+        self._take(self._lots[-1])
+        # afterwards, as entries may wait as long as lots are left
+        self._lots.pop()
+
+    def _take(self, lot: K) -> None:
+        waiting = self._waiting(lot)
+        if waiting is None:
             return
         try:
             self._found.append(self._capture(waiting))
         except Exception as error:
-            # raised to who takes the entries, whichever thread has met it
+            # raised to who asks for what was captured, whichever thread has met it
             self._error = error
         self._mark(waiting)
+
+
+def in_lots(entries: Sequence[T]) -> list[Sequence[T]]:
+    """The entries in lots of such a length that nobody waits long for one of them."""
+    return [entries[start : start + _LOT] for start in range(0, len(entries), _LOT)]

@@ -20,7 +20,7 @@ lie in a `state_store.StateStore`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,10 +173,6 @@ class KeyState:
         for name, cell in self._cells:
             setattr(self, name, cell.fresh())
 
-    def is_fresh(self) -> bool:
-        """Whether all cells are as they were at first."""
-        return all(same_content(getattr(self, name), cell.fresh()) for name, cell in self._cells)
-
     def __getattr__(self, name: str) -> Any:
         declared = ", ".join(name for name, _ in self._cells) or "none"
         raise AttributeError(f"no state '{name}' is declared for a key; declared: {declared}")
@@ -210,8 +206,3 @@ def canonical_value(value: Any) -> Any:
     if type(value) is float:
         return value + 0.0 if value == value else NAN
     return value
-
-
-def canonical_key(key: Iterable[Any]) -> Key:
-    """A key with canonical values."""
-    return tuple(map(canonical_value, key))

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter, length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -27,11 +27,12 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StateVersionError
 from streammine.operators.frozen import (
     PIECE_BYTES,
-    FrozenEntries,
+    FrozenLots,
     Handover,
     Header,
     decode_piece,
     encode_piece,
+    in_lots,
 )
 from streammine.operators.plain_data import NotPlainError
 from streammine.operators.python_columns import Captured, captured, column_of, values_of
@@ -42,16 +43,18 @@ from streammine.operators.state import (
     KeyState,
     Value,
     Window,
-    canonical_key,
     same_content,
     state_class,
 )
+from streammine.operators.user_groups import key_columns, python_keys
 
 _ENTRY_BYTES = 200
 _SWEPT_KEYS = 64
+_LITTLE = 4096
 _FORGOTTEN_PER_PIECE = 65_536
 _NEVER = sys.maxsize
 """Captured so late: a state that is forgotten is in no freeze from then on."""
+_NOT_YET = -1
 
 Contents = dict[str, Any]
 """The contents of a key's cells as plain data, by the cells' names."""
@@ -60,22 +63,43 @@ Migration = Callable[[Contents], Contents]
 """From the contents that a snapshot holds to contents of the cells as they are declared now."""
 
 
-_Entries = list[Captured]
-"""What was captured of some keys: the columns of the keys, then the cells."""
+class _Lot(NamedTuple):
+    """States, and their keys as columns, where these were at hand."""
+
+    states: list[KeyState]
+    keys: list[pa.Array] | None
+
+
+class _Entries(NamedTuple):
+    """What was captured of a lot."""
+
+    keys: list[pa.Array]
+    cells: list[Captured]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in (*self.keys, *self.cells))
 
 
 class StateStore:
     """State of all keys of one slice."""
 
-    def __init__(self, cells: Mapping[str, Cell], operator: str = "") -> None:
-        """`operator` is named in errors. Raises TopologyError when a cell can't be used."""
+    def __init__(
+        self, cells: Mapping[str, Cell], fields: Sequence[pa.Field], operator: str = ""
+    ) -> None:
+        """`fields`: the keys' columns. `operator` is named in errors.
+
+        Raises TopologyError when a cell can't be used.
+        """
+        self._fields = list(fields)
         self._operator = operator
         self._class = state_class(cells)
         self._cells = tuple(cells.items())
         self._states: dict[Key, KeyState] = {}
         self._freezes = 0
         # states handed out, and keys forgotten, since the last freeze; the first is of everything
-        self._dirty: list[KeyState] = []
+        self._dirty: list[_Lot] = []
+        self._dirty_states = self._dirty_forgotten = 0
         self._forgotten: dict[Key, None] = {}
         self._frozen: _FrozenStates | None = None
         self._windows = [(name, cell) for name, cell in cells.items() if isinstance(cell, Window)]
@@ -89,6 +113,10 @@ class StateStore:
         """All keys with state, in no particular order."""
         return list(self._states)
 
+    def states(self) -> list[KeyState]:
+        """Their states, in the same order."""
+        return list(self._states.values())
+
     @property
     def windows(self) -> list[tuple[str, Window]]:
         """The window cells by name."""
@@ -99,23 +127,40 @@ class StateStore:
         """An estimate: contents of cells beyond a typical small one are not walked through."""
         return len(self._states) * (_ENTRY_BYTES + 50 * len(self._cells))
 
-    def open(self, keys: Sequence[Key]) -> list[KeyState]:
-        """The states of different keys, to be changed; made on first use."""
+    def open(self, keys: Sequence[Key], columns: list[pa.Array] | None = None) -> list[KeyState]:
+        """The states of different keys, to be changed; made on first use.
+
+        `columns`: the same keys as columns, if they are at hand.
+        """
         found = list(map(self._states.get, keys))
-        self._changes([state for state in found if state is not None])
-        opened = []
-        for key, state in zip(keys, found, strict=True):
-            if state is None:
-                state = self._created(key)
-            elif self._first_times:
+        opened = [
+            self._created(key) if state is None else state
+            for key, state in zip(keys, found, strict=True)
+        ]
+        self._changes(opened, columns)
+        if self._first_times:
+            for state in opened:
                 self._drop_old(state)
-            opened.append(state)
         return opened
 
-    def forget_fresh(self, keys: Iterable[Key]) -> None:
-        """Forget those of the keys whose state is as it was at first."""
-        states = self._states
-        self._forget([key for key in keys if key in states and states[key].is_fresh()])
+    def forget_fresh(self, states: list[KeyState]) -> None:
+        """Forget those that are as they were at first, and some keys of which nothing is left by now.
+
+        Of all keys some are looked at each time, so that those that never come again don't stay for ever.
+        """
+        for name, cell in self._cells:
+            fresh = cell.fresh()
+            contents = map(attrgetter(name), states)
+            states = [
+                state
+                for state, content in zip(states, contents, strict=True)
+                if same_content(content, fresh)
+            ]
+        self._forget(states)
+        if self._windows:
+            self.drop_expired(islice(self._sweep, _SWEPT_KEYS))
+            if not length_hint(self._sweep):
+                self._sweep = iter(list(self._states))
 
     def begin_epoch(self, epoch: int, definition: EpochDefinition) -> None:
         """Windows hand out from now on what is left when the epoch before `epoch` is over."""
@@ -123,27 +168,25 @@ class StateStore:
             (name, cell.first_time_kept(epoch - 1, definition)) for name, cell in self._windows
         ]
 
-    def end_epoch(self, epoch: int, definition: EpochDefinition, keys: Iterable[Key]) -> None:
-        """All events of the epoch are processed: these keys, which had some, drop what is old.
+    def end_epoch(
+        self, epoch: int, definition: EpochDefinition, states: Iterable[KeyState]
+    ) -> None:
+        """All events of the epoch are processed: these states, of keys that had some, drop what is old.
 
-        Others do when they are opened; some of them are also looked at now, so that keys that
-        never come again don't stay for ever.
+        Others do when they are opened.
         """
-        if not self._windows:
-            return
-        self.begin_epoch(epoch + 1, definition)
-        for key in keys:
-            self._drop_old(self._states[key])
-        self.drop_expired(islice(self._sweep, _SWEPT_KEYS))
-        if not length_hint(self._sweep):
-            self._sweep = iter(list(self._states))
+        if self._windows:
+            self.begin_epoch(epoch + 1, definition)
+            for state in states:
+                self._drop_old(state)
 
     def drop_expired(self, keys: Iterable[Key]) -> None:
         """Forget those of the keys of which nothing is left without what is old by now."""
         if not self._first_times:
             return
         states = self._states
-        self._forget([key for key in keys if key in states and self._is_expired(states[key])])
+        known = [states[key] for key in keys if key in states]
+        self._forget([state for state in known if self._is_expired(state)])
 
     def freeze(self, full: bool) -> Handover:
         """The states that changed since the last freeze, or all, between two epochs."""
@@ -151,12 +194,14 @@ class StateStore:
             self._frozen.give_up()
         full = full or self._freezes == 0
         self._freezes += 1
-        states = list(self._states.values()) if full else self._dirty
+        lots = self._dirty
+        if full:
+            lots = [_Lot(list(states), None) for states in in_lots(self.states())]
         forgotten = [] if full else list(self._forgotten)
-        self._frozen = _FrozenStates(self._freezes, full, states, self._cells)
+        self._frozen = _FrozenStates(self._freezes, full, lots, self._fields, self._cells)
         self._dirty, self._forgotten = [], {}
-        names = [name for name, _ in self._cells]
-        return Handover(full, _pieces(names, forgotten, self._frozen))
+        self._dirty_states = self._dirty_forgotten = 0
+        return Handover(full, self._pieces(forgotten, self._frozen))
 
     def restore(
         self, full: bool, pieces: Iterable[pa.Buffer], migrate: Migration | None = None
@@ -175,11 +220,10 @@ class StateStore:
     def _restore_rows(
         self, header: Header, rows: pa.RecordBatch, migrate: Migration | None
     ) -> None:
-        width = header["keys"]
+        width = len(self._fields)
         names, own = rows.schema.names[width:], [name for name, _ in self._cells]
-        columns = [values_of(column) for column in rows.columns]
         # without key columns there is one key, and no column to count it by
-        keys = list(map(canonical_key, zip(*columns[:width], strict=True))) if width else [()]
+        keys = python_keys(rows.columns[:width], rows.num_rows or 1)
         if header["forgotten"]:
             for key in keys:
                 self._states.pop(key, None)
@@ -189,7 +233,9 @@ class StateStore:
                 f"operator '{self._operator}': the snapshot holds the cells {', '.join(names)}, and "
                 f"the operator declares {', '.join(own)}; raise its state_version and write migrate"
             )
-        for key, values in zip(keys, zip(*columns[width:], strict=True), strict=True):
+        for key, values in zip(
+            keys, zip(*map(values_of, rows.columns[width:]), strict=True), strict=True
+        ):
             contents: Contents = dict(zip(names, values, strict=True))
             if migrate is not None:
                 contents = migrate(contents)
@@ -199,33 +245,72 @@ class StateStore:
 
     def _created(self, key: Key) -> KeyState:
         state = self._states[key] = self._class()
-        state._key, state._opened, state._captured = key, self._freezes, 0
+        # nothing to be captured in the freeze that is going on
+        state._key, state._opened, state._captured = key, _NOT_YET, self._freezes
         state.clear()
-        if self._freezes:
-            self._dirty.append(state)
-            self._forgotten.pop(key, None)
+        self._forgotten.pop(key, None)
         return state
 
-    def _forget(self, keys: list[Key]) -> None:
-        forgotten = [self._states[key] for key in keys]
-        self._changes(forgotten)
-        for state in forgotten:
-            del self._states[state._key]
+    def _forget(self, states: list[KeyState]) -> None:
+        self._changes(states, None)
+        keys = [state._key for state in states]
+        for key in keys:
+            del self._states[key]
+        for state in states:
             state._captured = _NEVER
         if self._freezes:
             self._forgotten.update(dict.fromkeys(keys))
+            self._dirty_forgotten += len(states)
+            if self._dirty_forgotten > max(_LITTLE, self._dirty_states // 2):
+                self._compact()
 
-    def _changes(self, states: list[KeyState]) -> None:
-        """They are about to change."""
+    def _compact(self) -> None:
+        """Keys that come and go leave states in the dirty lots, and the next freeze may be far."""
+        chosen = (_chosen(lot, lambda state: state._captured != _NEVER) for lot in self._dirty)
+        self._dirty = [lot for lot in chosen if lot is not None]
+        self._dirty_states = sum(len(lot.states) for lot in self._dirty)
+        self._dirty_forgotten = 0
+
+    def _changes(self, states: list[KeyState], columns: list[pa.Array] | None) -> None:
+        """They are about to change. Before a first freeze it is all the same: it is of everything."""
         freezes = self._freezes
-        clean = [state for state in states if state._opened != freezes]
+        if not freezes:
+            return
+        lot = _chosen(_Lot(states, columns), lambda state: state._opened != freezes)
+        if lot is None:
+            return
         if self._frozen:
-            self._frozen.settle(clean)
+            self._frozen.settle(lot)
         else:
             self._frozen = None
-        for state in clean:
+        for state in lot.states:
             state._opened = freezes
-        self._dirty += clean
+        self._dirty.append(lot)
+        self._dirty_states += len(lot.states)
+
+    def _pieces(self, forgotten: list[Key], frozen: _FrozenStates) -> Iterator[pa.Buffer]:
+        for start in range(0, len(forgotten), _FORGOTTEN_PER_PIECE):
+            some = forgotten[start : start + _FORGOTTEN_PER_PIECE]
+            yield self._piece([_Entries(key_columns(some, self._fields), [])], forgotten=True)
+        gathered: list[_Entries] = []
+        nbytes = 0
+        for entries in frozen.captured():
+            gathered.append(entries)
+            nbytes += entries.nbytes
+            if nbytes >= PIECE_BYTES:
+                yield self._piece(gathered, forgotten=False)
+                gathered, nbytes = [], 0
+        if gathered:
+            yield self._piece(gathered, forgotten=False)
+
+    def _piece(self, entries: list[_Entries], forgotten: bool) -> pa.Buffer:
+        keys = [
+            pa.concat_arrays(parts) for parts in zip(*(each.keys for each in entries), strict=True)
+        ]
+        cells = [column_of(parts) for parts in zip(*(each.cells for each in entries), strict=True)]
+        names = [f"key {place}" for place in range(len(keys))]
+        names += [] if forgotten else [name for name, _ in self._cells]
+        return encode_piece({"forgotten": forgotten}, pa.record_batch([*keys, *cells], names=names))
 
     def _drop_old(self, state: KeyState) -> None:
         for name, time in self._first_times:
@@ -244,65 +329,56 @@ class StateStore:
         )
 
 
-class _FrozenStates(FrozenEntries[KeyState, _Entries]):
+class _FrozenStates(FrozenLots[_Lot, _Entries]):
     """States that are in a freeze, by its number."""
 
     def __init__(
-        self, number: int, full: bool, states: list[KeyState], cells: Sequence[tuple[str, Cell]]
+        self,
+        number: int,
+        full: bool,
+        lots: list[_Lot],
+        fields: Sequence[pa.Field],
+        cells: Sequence[tuple[str, Cell]],
     ) -> None:
-        super().__init__(states)
+        super().__init__(lots)
         self._number = number
         self._full = full
+        self._fields = fields
         self._cells = cells
 
-    def _waiting(self, entries: Iterable[KeyState]) -> list[KeyState]:
+    def _waiting(self, lot: _Lot) -> _Lot | None:
         number, before = self._number, self._number - 1
         if self._full:
-            return [state for state in entries if state._captured < number]
-        return [state for state in entries if state._captured < number and state._opened == before]
+            return _chosen(lot, lambda state: state._captured < number)
+        return _chosen(lot, lambda state: state._captured < number and state._opened == before)
 
-    def _mark(self, entries: list[KeyState]) -> None:
+    def _mark(self, lot: _Lot) -> None:
         number = self._number
-        for state in entries:
+        for state in lot.states:
             state._captured = number
 
-    def _capture(self, entries: list[KeyState]) -> _Entries:
-        columns = _key_columns([state._key for state in entries])
+    def _capture(self, lot: _Lot) -> _Entries:
+        keys = lot.keys
+        if keys is None:
+            keys = key_columns([state._key for state in lot.states], self._fields)
+        cells = []
         for name, cell in self._cells:
-            values: Iterable[Any] = map(attrgetter(name), entries)
+            values: Iterable[Any] = map(attrgetter(name), lot.states)
             if not isinstance(cell, Value):
                 values = map(cell.plain, values)
             try:
-                columns.append(captured(list(values)))
+                cells.append(captured(list(values)))
             except NotPlainError as error:
                 raise NotPlainError(f"state can't be saved: {error}") from None
-        return columns
+        return _Entries(keys, cells)
 
 
-def _key_columns(keys: list[Key]) -> list[Captured]:
-    return list(map(captured, zip(*keys, strict=True)))
-
-
-def _pieces(names: list[str], forgotten: list[Key], frozen: _FrozenStates) -> Iterator[pa.Buffer]:
-    for start in range(0, len(forgotten), _FORGOTTEN_PER_PIECE):
-        keys = forgotten[start : start + _FORGOTTEN_PER_PIECE]
-        yield _piece([], [_key_columns(keys)], forgotten=True)
-    gathered: list[_Entries] = []
-    nbytes = 0
-    for entries in frozen.batches():
-        gathered.append(entries)
-        nbytes += sum(column.nbytes for column in entries)
-        if nbytes >= PIECE_BYTES:
-            yield _piece(names, gathered, forgotten=False)
-            gathered, nbytes = [], 0
-    if gathered:
-        yield _piece(names, gathered, forgotten=False)
-
-
-def _piece(cells: list[str], entries: list[_Entries], forgotten: bool) -> pa.Buffer:
-    columns = [column_of(parts) for parts in zip(*entries, strict=True)]
-    width = len(columns) - len(cells)
-    names = [*(f"key {place}" for place in range(width)), *cells]
-    return encode_piece(
-        {"keys": width, "forgotten": forgotten}, pa.record_batch(columns, names=names)
-    )
+def _chosen(lot: _Lot, wanted: Callable[[KeyState], bool]) -> _Lot | None:
+    """The wanted ones of a lot; None: none is."""
+    places = [place for place, state in enumerate(lot.states) if wanted(state)]
+    if not places:
+        return None
+    if len(places) == len(lot.states):
+        return lot
+    states = list(map(lot.states.__getitem__, places))
+    return _Lot(states, lot.keys and [column.take(pa.array(places)) for column in lot.keys])

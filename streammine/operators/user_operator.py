@@ -62,10 +62,11 @@ class _OpenKeys:
         ids, first_rows = self._groups.ids(columns, rows)
         if len(first_rows):
             places = pa.array(first_rows)
-            keys = python_keys([column.take(places) for column in columns], len(first_rows))
+            taken = [column.take(places) for column in columns]
+            keys = python_keys(taken, len(first_rows))
             self.keys += keys
             self.shown += shown_keys(keys, self._width)
-            self.states += self._store.open(keys)
+            self.states += self._store.open(keys, taken)
         group_ids: list[int] = ids.tolist()
         return group_ids
 
@@ -121,10 +122,10 @@ class UserOperator:
         ]
         self._writer = RowWriter(self.output)
         self._failures = Failures(code, self.context, dead_letter)
-        self._store = StateStore(code.state, name)
+        self._store = StateStore(code.state, fields[0], name)
         self._state = UserState(code, self._failures, name)
         # the keys that had events in the rounds of an epoch so far; in a loop there are several
-        self._touched: dict[Key, None] = {}
+        self._touched: dict[Key, KeyState] = {}
         self._closes_epochs = overrides(code, "end_epoch")
         self.every_key = code.every_key and self._closes_epochs
         self.ends_input = overrides(code, "end_input")
@@ -165,20 +166,20 @@ class UserOperator:
             for port, batch in bag:
                 output += self._process_pieces(port, batch, opened)
         if not epoch.last:
-            self._touched.update(dict.fromkeys(opened.keys))
+            self._touched.update(zip(opened.keys, opened.states, strict=True))
             return self._in_order(output)
-        touched = opened.keys
+        keys, states = opened.keys, opened.states
         if self._touched:
-            touched = list(dict.fromkeys([*self._touched, *touched]))
+            self._touched.update(zip(keys, states, strict=True))
+            keys, states = list(self._touched), list(self._touched.values())
             self._touched = {}
-        self._store.end_epoch(epoch.epoch, epoch.definition, touched)
+        self._store.end_epoch(epoch.epoch, epoch.definition, states)
         if self._closes_epochs:
             if self.every_key:
                 self._store.drop_expired(self._store.keys())
-            chosen = self._store.keys() if self.every_key else touched
-            output.append(self._close_keys("end_epoch", EPOCH_END, chosen, epoch))
-            touched = chosen
-        self._store.forget_fresh(touched)
+                keys, states = self._store.keys(), self._store.states()
+            output.append(self._close_keys("end_epoch", EPOCH_END, keys, epoch))
+        self._store.forget_fresh(states)
         return self._in_order(output)
 
     def flush(self, epoch: EpochClose) -> list[pa.RecordBatch]:
@@ -187,9 +188,8 @@ class UserOperator:
             return []
         self._enter(epoch)
         self._store.drop_expired(self._store.keys())
-        keys = self._store.keys()
-        output = self._close_keys("end_input", INPUT_END, keys, epoch)
-        self._store.forget_fresh(keys)
+        output = self._close_keys("end_input", INPUT_END, self._store.keys(), epoch)
+        self._store.forget_fresh(self._store.states())
         return self._in_order([output])
 
     def take_dead(self) -> DeadRows | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from streammine.operators.frozen import (
     PIECE_BYTES,
-    FrozenEntries,
+    FrozenLots,
     Handover,
     Header,
     decode_piece,
     encode_piece,
+    in_lots,
 )
 from streammine.operators.python_columns import Captured, column_of
 from streammine.operators.rows import IntArray
@@ -22,7 +23,7 @@ from streammine.operators.user_folding import Folding, FoldPlan
 
 _LETTERS_PER_PIECE = 4096
 
-_Entries = tuple[list[int], Captured]
+_Entries = tuple[Sequence[int], Captured]
 """Groups, and their accumulators."""
 
 
@@ -83,23 +84,23 @@ class WindowFolding:
         self._dirty.update(changing)
 
 
-class _FrozenGroups(FrozenEntries[int, _Entries]):
+class _FrozenGroups(FrozenLots[Sequence[int], _Entries]):
     """Groups of a window, by their ids."""
 
     def __init__(self, groups: list[int], folding: Folding) -> None:
-        super().__init__(groups)
+        super().__init__(in_lots(groups))
         self._unmarked = set(groups)
         self._folding = folding
 
-    def _waiting(self, entries: Iterable[int]) -> list[int]:
+    def _waiting(self, lot: Sequence[int]) -> Sequence[int] | None:
         unmarked = self._unmarked
-        return [group for group in entries if group in unmarked]
+        return [group for group in lot if group in unmarked] or None
 
-    def _mark(self, entries: list[int]) -> None:
-        self._unmarked.difference_update(entries)
+    def _mark(self, lot: Sequence[int]) -> None:
+        self._unmarked.difference_update(lot)
 
-    def _capture(self, entries: list[int]) -> _Entries:
-        return entries, self._folding.captured(entries)
+    def _capture(self, lot: Sequence[int]) -> _Entries:
+        return lot, self._folding.captured(lot)
 
 
 class ReducerWindows:
@@ -179,7 +180,7 @@ def _group_pieces(
 ) -> Iterator[pa.Buffer]:
     gathered: list[_Entries] = []
     nbytes = 0
-    for entries in frozen.batches():
+    for entries in frozen.captured():
         gathered.append(entries)
         nbytes += entries[1].nbytes
         if nbytes >= PIECE_BYTES:

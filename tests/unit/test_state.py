@@ -20,9 +20,12 @@ from streammine.operators.plain_data import (
     encode_canonical,
 )
 from streammine.operators.python_columns import values_of
-from streammine.operators.state import Key, List, Map, Queue, Value, Window, canonical_key
+from streammine.operators.state import NAN, Key, List, Map, Queue, Value, Window
 from streammine.operators.state_store import StateStore
+from streammine.operators.user_groups import python_keys
 
+TEXT = [pa.field("k", pa.string())]
+NUMBER = [pa.field("k", pa.int64())]
 CELLS = {"count": Value(0), "all": List(), "last": Queue(2), "seen": Map()}
 
 
@@ -40,17 +43,17 @@ def shown(pieces: list[pa.Buffer]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for header, batches in map(decode_piece, pieces):
         (rows,) = batches
+        keys = [number for number, name in enumerate(rows.schema.names) if name.startswith("key ")]
         columns = list(map(values_of, rows.columns))
-        width = header["keys"]
-        keys = zip(*columns[:width], strict=True) if width else [()]
-        for row, key in enumerate(keys):
-            cells = [column[row] for column in columns[width:]]
+        for row in range(rows.num_rows or 1):
+            cells = [column[row] for column in columns[len(keys) :]]
+            key = tuple(columns[place][row] for place in keys)
             found[key] = None if header["forgotten"] else cells
     return found
 
 
 def test_a_new_key_has_fresh_cells_of_its_own() -> None:
-    store = StateStore(CELLS)
+    store = StateStore(CELLS, TEXT)
     one, two = opened(store, ("a",)), opened(store, ("b",))
     one.all.append(1)
     one.last.extend([1, 2, 3])
@@ -61,7 +64,7 @@ def test_a_new_key_has_fresh_cells_of_its_own() -> None:
 
 
 def test_an_undeclared_cell_is_an_error_that_names_the_declared() -> None:
-    state = opened(StateStore(CELLS), ())
+    state = opened(StateStore(CELLS, []), ())
     with pytest.raises(AttributeError, match="declared: count, all, last, seen"):
         _ = state.cuont
     with pytest.raises(AttributeError):
@@ -69,7 +72,7 @@ def test_an_undeclared_cell_is_an_error_that_names_the_declared() -> None:
 
 
 def test_freeze_hands_over_everything_first_and_then_the_keys_opened_since() -> None:
-    store = StateStore(CELLS)
+    store = StateStore(CELLS, TEXT)
     opened(store, ("a",)).count = 1
     opened(store, ("b",)).count = 2
     first = store.freeze(False)
@@ -84,13 +87,13 @@ def test_freeze_hands_over_everything_first_and_then_the_keys_opened_since() -> 
 
 
 def test_what_is_frozen_stays_as_it_was_while_processing_goes_on() -> None:
-    store = StateStore(CELLS)
+    store = StateStore(CELLS, TEXT)
     opened(store, ("a",)).all.append(1)
     opened(store, ("b",)).count = 1
     frozen = store.freeze(True)
     opened(store, ("a",)).all.append(2)
     opened(store, ("b",)).clear()
-    store.forget_fresh([("b",)])
+    store.forget_fresh(store.open([("b",)]))
     opened(store, ("c",)).count = 1
     found = shown(list(frozen.pieces()))
     assert found[("a",)][1] == [1]
@@ -100,7 +103,7 @@ def test_what_is_frozen_stays_as_it_was_while_processing_goes_on() -> None:
 
 def test_a_thread_that_makes_pieces_sees_one_moment_however_the_store_goes_on() -> None:
     # Every key is changed again and again; all that a freeze shows must be of one round.
-    store = StateStore({"round": Value(-1), "all": List()})
+    store = StateStore({"round": Value(-1), "all": List()}, NUMBER)
     keys = [(number,) for number in range(300)]
     for number in range(12):
         for key in keys:
@@ -123,16 +126,16 @@ def test_a_thread_that_makes_pieces_sees_one_moment_however_the_store_goes_on() 
 
 
 def test_restore_brings_back_values_and_types_and_forgotten_keys_stay_forgotten() -> None:
-    store = StateStore(CELLS)
+    store = StateStore(CELLS, [*NUMBER, *TEXT])
     state = opened(store, (1, "a"))
     state.count, state.seen["t"] = 2**70, (1, [2])
     state.last.extend([1, 2])
     opened(store, (2, "b")).count = 5
     first = saved(store)
     opened(store, (2, "b")).clear()
-    store.forget_fresh([(1, "a"), (2, "b")])
+    store.forget_fresh(store.open([(1, "a"), (2, "b")]))
     second = saved(store)
-    other = StateStore(CELLS)
+    other = StateStore(CELLS, [*NUMBER, *TEXT])
     other.restore(True, first)
     assert len(other) == 2
     other.restore(False, second)
@@ -143,20 +146,74 @@ def test_restore_brings_back_values_and_types_and_forgotten_keys_stay_forgotten(
     assert other.keys() == []
 
 
+def test_keys_that_came_and_went_before_a_freeze_are_held_once_each() -> None:
+    store = StateStore({"count": Value(0)}, NUMBER)
+    opened(store, (-1,)).count = 1
+    saved(store)
+    for number in range(100):
+        states = store.open([(key,) for key in range(200)])
+        for state in states:
+            state.count = number
+            state.count = 0
+        store.forget_fresh(states)
+    opened(store, (-1,)).count = 2
+    assert sum(len(lot.states) for lot in store._dirty) < 10_000
+    assert shown(saved(store)) == {(-1,): [2]} | {(key,): None for key in range(200)}
+
+
+def test_a_key_that_is_forgotten_and_comes_again_is_saved_as_it_is_now() -> None:
+    store = StateStore({"count": Value(0)}, NUMBER)
+    opened(store, (1,)).count = 1
+    saved(store)
+    opened(store, (1,)).count = 0
+    store.forget_fresh(store.open([(1,)]))
+    opened(store, (1,)).count = 5
+    frozen = store.freeze(False)
+    opened(store, (1,)).count = 0
+    store.forget_fresh(store.open([(1,)]))
+    assert shown(list(frozen.pieces())) == {(1,): [5]}
+    assert shown(saved(store)) == {(1,): None}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.date32(), pa.timestamp("us"), pa.bool_(), pa.decimal128(9, 2), pa.binary(), pa.int8()],
+    ids=str,
+)
+def test_keys_come_back_as_they_are_in_batches(kind: pa.DataType) -> None:
+    column = pa.array([None, 1, 0], pa.int8())
+    column = column.cast(pa.string()).cast(kind) if pa.types.is_binary(kind) else column
+    if pa.types.is_temporal(kind):
+        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    column = column.cast(kind)
+    keys = python_keys([column], 3)
+    for columns in (None, [column]):
+        store = StateStore({"count": Value(0)}, [pa.field("k", kind)])
+        for state in store.open(keys, columns):
+            state.count = 1
+        other = StateStore({"count": Value(0)}, [pa.field("k", kind)])
+        other.restore(True, saved(store))
+        assert sorted(map(repr, other.keys())) == sorted(map(repr, keys))
+        for state in store.open(keys[:2], columns and [column.slice(0, 2)]):
+            state.count = 2
+        other.restore(False, saved(store))
+        assert [state.count for state in other.open(keys)] == [2, 2, 1]
+
+
 def test_a_nan_key_is_found_again_after_restore() -> None:
-    store = StateStore({"count": Value(0)})
-    opened(store, canonical_key([float("nan")])).count = 7
-    other = StateStore({"count": Value(0)})
+    store = StateStore({"count": Value(0)}, [pa.field("k", pa.float64())])
+    opened(store, (NAN,)).count = 7
+    other = StateStore({"count": Value(0)}, [pa.field("k", pa.float64())])
     other.restore(True, saved(store))
-    assert opened(other, canonical_key([float("nan")])).count == 7
+    assert opened(other, (NAN,)).count == 7
 
 
 def test_state_that_is_not_plain_is_refused_when_it_is_saved_by_whoever_saves() -> None:
-    store = StateStore({"count": Value(None)})
+    store = StateStore({"count": Value(None)}, [])
     opened(store, ()).count = object()
     with pytest.raises(NotPlainError, match="object is not plain data"):
         saved(store)
-    store = StateStore({"count": Value(None)})
+    store = StateStore({"count": Value(None)}, [])
     opened(store, ()).count = object()
     frozen = store.freeze(True)
     opened(store, ())  # encodes it, and goes on
@@ -165,7 +222,7 @@ def test_state_that_is_not_plain_is_refused_when_it_is_saved_by_whoever_saves() 
 
 
 def test_a_freeze_that_was_given_up_does_not_look_complete() -> None:
-    store = StateStore({"count": Value(0)})
+    store = StateStore({"count": Value(0)}, NUMBER)
     for number in range(100):
         opened(store, (number,)).count = 1
     pieces = store.freeze(True).pieces()
@@ -180,7 +237,7 @@ class TestWindow:
     TIME = EpochDefinition("time", 10, "t")
 
     def test_it_drops_what_is_older_than_the_watermark_when_the_epoch_is_over(self) -> None:
-        store = StateStore({"times": Window(microseconds=25), "epochs": Window(epochs=2)})
+        store = StateStore({"times": Window(microseconds=25), "epochs": Window(epochs=2)}, [])
         store.begin_epoch(3, self.TIME)
         state = opened(store, ())
         for time in (14, 39, 15, 30):
@@ -188,13 +245,13 @@ class TestWindow:
         for epoch in (1, 2, 3):
             state.epochs.append(epoch, epoch)
         assert len(state.times) == 4
-        store.end_epoch(3, self.TIME, [()])
+        store.end_epoch(3, self.TIME, [state])
         assert list(state.times) == [(39, "39"), (15, "15"), (30, "30")]
         assert state.times.values() == ["39", "15", "30"]
         assert list(state.epochs) == [(2, 2), (3, 3)]
 
     def test_a_key_without_events_is_brought_up_to_date_when_it_is_opened(self) -> None:
-        store = StateStore({"times": Window(microseconds=25)})
+        store = StateStore({"times": Window(microseconds=25)}, [])
         store.begin_epoch(0, self.TIME)
         opened(store, ()).times.append(9, "x")
         store.begin_epoch(3, self.TIME)
@@ -203,16 +260,17 @@ class TestWindow:
         assert len(opened(store, ()).times) == 0
 
     def test_keys_that_never_come_again_are_forgotten_and_the_next_snapshot_says_so(self) -> None:
-        store = StateStore({"times": Window(microseconds=25), "count": Value(0)})
+        store = StateStore({"times": Window(microseconds=25), "count": Value(0)}, NUMBER)
         store.begin_epoch(0, self.TIME)
         for number in range(200):
             opened(store, (number,)).times.append(5, "x")
-        opened(store, ("kept",)).count = 1
+        opened(store, (-1,)).count = 1
         saved(store)
         for epoch in range(20):
             store.begin_epoch(epoch, self.TIME)
             store.end_epoch(epoch, self.TIME, [])
-        assert store.keys() == [("kept",)]
+            store.forget_fresh([])
+        assert store.keys() == [(-1,)]
         assert shown(saved(store)) == {(number,): None for number in range(200)}
 
     def test_one_length_and_whole_times_are_wanted(self) -> None:
@@ -227,9 +285,9 @@ def test_a_shared_initial_value_or_an_unusable_name_is_refused() -> None:
     with pytest.raises(TypeError, match="all keys would share it"):
         Value([])
     with pytest.raises(TopologyError, match="can't be called 'clear'"):
-        StateStore({"clear": Value(0)})
+        StateStore({"clear": Value(0)}, [])
     with pytest.raises(TopologyError, match="declared as 0"):
-        StateStore({"count": 0})  # type: ignore[dict-item]
+        StateStore({"count": 0}, [])  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
