@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import compress, islice
 from operator import attrgetter, length_hint
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ from streammine.operators.frozen import (
     in_lots,
 )
 from streammine.operators.plain_data import NotPlainError
-from streammine.operators.python_columns import Captured, captured, column_of, values_of
+from streammine.operators.python_columns import column_of, joined_columns, values_of
 from streammine.operators.sliding_window import SlidingWindow
 from streammine.operators.state import (
     Cell,
@@ -74,7 +74,7 @@ class _Entries(NamedTuple):
     """What was captured of a lot."""
 
     keys: list[pa.Array]
-    cells: list[Captured]
+    cells: list[pa.Array]
 
     @property
     def nbytes(self) -> int:
@@ -266,7 +266,9 @@ class StateStore:
 
     def _compact(self) -> None:
         """Keys that come and go leave states in the dirty lots, and the next freeze may be far."""
-        chosen = (_chosen(lot, lambda state: state._captured != _NEVER) for lot in self._dirty)
+        chosen = [
+            _chosen(lot, [state._captured != _NEVER for state in lot.states]) for lot in self._dirty
+        ]
         self._dirty = [lot for lot in chosen if lot is not None]
         self._dirty_states = sum(len(lot.states) for lot in self._dirty)
         self._dirty_forgotten = 0
@@ -276,11 +278,11 @@ class StateStore:
         freezes = self._freezes
         if not freezes:
             return
-        lot = _chosen(_Lot(states, columns), lambda state: state._opened != freezes)
+        lot = _chosen(_Lot(states, columns), [state._opened != freezes for state in states])
         if lot is None:
             return
         if self._frozen:
-            self._frozen.settle(lot)
+            self._frozen.settle_changing(lot)
         else:
             self._frozen = None
         for state in lot.states:
@@ -307,7 +309,9 @@ class StateStore:
         keys = [
             pa.concat_arrays(parts) for parts in zip(*(each.keys for each in entries), strict=True)
         ]
-        cells = [column_of(parts) for parts in zip(*(each.cells for each in entries), strict=True)]
+        cells = [
+            joined_columns(parts) for parts in zip(*(each.cells for each in entries), strict=True)
+        ]
         names = [f"key {place}" for place in range(len(keys))]
         names += [] if forgotten else [name for name, _ in self._cells]
         return encode_piece({"forgotten": forgotten}, pa.record_batch([*keys, *cells], names=names))
@@ -346,11 +350,16 @@ class _FrozenStates(FrozenLots[_Lot, _Entries]):
         self._fields = fields
         self._cells = cells
 
+    def settle_changing(self, lot: _Lot) -> None:
+        """Like `settle`, of states of which some may be in no freeze."""
+        before = self._number - 1
+        frozen = [self._full or state._opened == before for state in lot.states]
+        if (found := _chosen(lot, frozen)) is not None:
+            self.settle(found)
+
     def _waiting(self, lot: _Lot) -> _Lot | None:
-        number, before = self._number, self._number - 1
-        if self._full:
-            return _chosen(lot, lambda state: state._captured < number)
-        return _chosen(lot, lambda state: state._captured < number and state._opened == before)
+        number = self._number
+        return _chosen(lot, [state._captured < number for state in lot.states])
 
     def _mark(self, lot: _Lot) -> None:
         number = self._number
@@ -367,18 +376,17 @@ class _FrozenStates(FrozenLots[_Lot, _Entries]):
             if not isinstance(cell, Value):
                 values = map(cell.plain, values)
             try:
-                cells.append(captured(list(values)))
+                cells.append(column_of(list(values)))
             except NotPlainError as error:
                 raise NotPlainError(f"state can't be saved: {error}") from None
         return _Entries(keys, cells)
 
 
-def _chosen(lot: _Lot, wanted: Callable[[KeyState], bool]) -> _Lot | None:
-    """The wanted ones of a lot; None: none is."""
-    places = [place for place, state in enumerate(lot.states) if wanted(state)]
-    if not places:
+def _chosen(lot: _Lot, wanted: list[bool]) -> _Lot | None:
+    """The wanted states of a lot; None: none is."""
+    if all(wanted):
+        return lot if wanted else None
+    states = list(compress(lot.states, wanted))
+    if not states:
         return None
-    if len(places) == len(lot.states):
-        return lot
-    states = list(map(lot.states.__getitem__, places))
-    return _Lot(states, lot.keys and [column.take(pa.array(places)) for column in lot.keys])
+    return _Lot(states, lot.keys and [column.filter(pa.array(wanted)) for column in lot.keys])

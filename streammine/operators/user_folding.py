@@ -18,7 +18,7 @@ from streammine.operators.plain_data import (
     encode_all_canonical,
     encode_canonical,
 )
-from streammine.operators.python_columns import Captured, captured, captured_bytes, values_of
+from streammine.operators.python_columns import column_of, encoded_column, values_of
 from streammine.operators.rows import EventReader, IntArray
 from streammine.operators.state import Key
 from streammine.operators.user_errors import DeadLetters, Failures
@@ -146,15 +146,15 @@ class Folding:
         """Makes the key columns of the groups known now, by id; may run on another thread."""
         return self._groups.keys_as_of_now()
 
-    def captured(self, groups: Iterable[int]) -> Captured:
+    def captured(self, groups: Iterable[int]) -> pa.Array:
         """The accumulators of groups for a snapshot. Raises UserCodeError."""
         accumulators = list(map(self._accumulators.__getitem__, groups))
         if self._plan.serializes:
             contents = (partial(_accumulator_text, each) for each in accumulators)
-            return captured_bytes(list(map(self._serialized, accumulators, contents)))
+            return encoded_column(list(map(self._serialized, accumulators, contents)))
         try:
             # dicts keep their order here, as what the user's code makes of it must not change
-            return captured(accumulators)
+            return column_of(accumulators)
         except NotPlainError as error:
             message = f"is missing: an accumulator holds what can't be saved by itself: {error}"
             content = next(_accumulator_text(each) for each in accumulators if not _is_plain(each))

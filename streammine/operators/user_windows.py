@@ -17,13 +17,13 @@ from streammine.operators.frozen import (
     encode_piece,
     in_lots,
 )
-from streammine.operators.python_columns import Captured, column_of
+from streammine.operators.python_columns import joined_columns
 from streammine.operators.rows import IntArray
 from streammine.operators.user_folding import Folding, FoldPlan
 
 _LETTERS_PER_PIECE = 4096
 
-_Entries = tuple[Sequence[int], Captured]
+_Entries = tuple[Sequence[int], pa.Array]
 """Groups, and their accumulators."""
 
 
@@ -194,6 +194,6 @@ def _group_piece(
     header: Header, entries: list[_Entries], keys: list[pa.Array], names: list[str]
 ) -> pa.Buffer:
     groups = pa.array([group for some, _ in entries for group in some], pa.int64())
-    accumulators = column_of([captured for _, captured in entries])
+    accumulators = joined_columns([captured for _, captured in entries])
     columns = [*(key.take(groups) for key in keys), accumulators]
     return encode_piece(header, pa.record_batch(columns, names=names))

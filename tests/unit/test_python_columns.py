@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammine.operators.plain_data import NotPlainError
-from streammine.operators.python_columns import captured, captured_bytes, column_of, values_of
+from streammine.operators.python_columns import column_of, encoded_column, joined_columns, values_of
 
 NAN = float("nan")
 SCALARS = st.one_of(
@@ -53,33 +53,33 @@ def exact(value: Any) -> Any:
         ([1, 2**63], pa.binary()),
         ([1, True], pa.binary()),
         ([1, 1.0], pa.binary()),
-        ([None, None], pa.binary()),
+        ([None, None], pa.null()),
         ([b"x", b""], pa.binary()),
         ([Decimal("1.50"), (1, [2])], pa.binary()),
-        ([], pa.binary()),
+        ([], pa.null()),
     ],
     ids=str,
 )
 def test_a_column_has_the_type_that_fits_all_of_its_values(
     values: list[Any], kind: pa.DataType
 ) -> None:
-    column = column_of([captured(values)])
+    column = column_of(values)
     assert column.type == kind
     assert list(map(exact, values_of(column))) == list(map(exact, values))
 
 
-@given(st.lists(VALUES, max_size=4))
+@given(st.lists(VALUES, min_size=1, max_size=4))
 def test_values_come_back_as_they_were_however_parts_differ(parts: list[list[Any]]) -> None:
-    column = column_of([captured(values) for values in parts])
+    column = joined_columns(list(map(column_of, parts)))
     everything = [value for values in parts for value in values]
     assert list(map(exact, values_of(column))) == list(map(exact, everything))
 
 
 def test_what_was_captured_stays_when_its_objects_change() -> None:
     growing = [1]
-    part = captured([growing, 5])
+    column = column_of([growing, 5])
     growing.append(2)
-    assert values_of(column_of([part])) == [[1], 5]
+    assert values_of(column) == [[1], 5]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_what_was_captured_stays_when_its_objects_change() -> None:
 )
 def test_what_is_not_plain_is_refused_at_once(value: Any) -> None:
     with pytest.raises(NotPlainError):
-        captured([value])
+        column_of([value])
 
 
 def test_bytes_that_are_encoded_already_stay_as_they_are() -> None:
-    assert column_of([captured_bytes([b"x", b""])]).to_pylist() == [b"x", b""]
+    assert encoded_column([b"x", b""]).to_pylist() == [b"x", b""]
