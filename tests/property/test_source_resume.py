@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +48,11 @@ class Given:
 
 
 def take(
-    reader: SourceReader, portions: list[int], given: Given, elapsed_seconds: float = 1e6
+    reader: SourceReader,
+    portions: list[int],
+    given: Given,
+    elapsed_seconds: float = 1e6,
+    given_below: int = BEGINNING,
 ) -> bool:
     """Read portion by portion, over and over until the end if the last portion is 0; is it over?"""
     open_epoch = BEGINNING
@@ -58,7 +61,7 @@ def take(
     while endless or at < len(portions):
         portion = portions[at % (len(portions) - 1) if endless else at]
         at += 1
-        delivery = reader.read(portion, elapsed_seconds + at)
+        delivery = reader.read(portion, elapsed_seconds + at, given_below)
         epochs = [piece.epoch for piece in delivery.pieces]
         dead_epochs = [epoch for epoch, _ in delivery.dead]
         for each in (epochs, dead_epochs):
@@ -301,7 +304,7 @@ def test_slices_that_go_on_at_another_rate_give_each_row_once(
         resolved = resolve_source("s", source, epoch, str(tmp_path))
         reader = open_reader(resolved, source, epoch, index, slices, None, places[index])
         given = Given()
-        take(reader, portions, given, elapsed_seconds=math.inf)
+        take(reader, portions, given, elapsed_seconds=0.0, given_below=INFINITY)
         assert len(set(given.rows)) == len(given.rows)
         seen[index] |= set(given.rows)
         places[index] = json.loads(json.dumps(reader.position()))

@@ -5,13 +5,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from streammine.model.contracts import IntArray
-
 LINGER_SECONDS = 0.002
 """Rows of about this long leave together; waking for each would cost more than it is worth."""
-
-HASTE_SECONDS = 0.02
-"""Rows of about this long are read at once where a source makes up for lost time."""
 
 TURN_SECONDS = 0.05
 """Rows of about this long are one slice's turn where slices share rows in blocks: while one has its
@@ -34,11 +29,6 @@ class Pace:
             self._since_seconds = elapsed_seconds
 
     @property
-    def hasty_rows(self) -> int:
-        """How many rows to read at once without regard to when they are due."""
-        return 1 + int(self._rate * Fraction(HASTE_SECONDS))
-
-    @property
     def turn_rows(self) -> int:
         """How many rows one slice hands out before it is the next one's turn; the rate alone says."""
         return max(1, int(self._rate * Fraction(TURN_SECONDS)))
@@ -47,10 +37,6 @@ class Pace:
         """Rows with a smaller number in the source are due by now."""
         since = Fraction(max(0.0, elapsed_seconds - self._since_seconds))
         return self._number + int(since * self._rate) + 1
-
-    def due_among(self, numbers: IntArray, elapsed_seconds: float) -> int:
-        """How many of these ascending row numbers (int64) are due."""
-        return int(numbers.searchsorted(self.due_bound(elapsed_seconds)))
 
     def wake_after_seconds(self, number: int, elapsed_seconds: float) -> float:
         """How long to wait for row `number`, at least the linger."""
