@@ -218,8 +218,6 @@ class TableReader:
         self._lot = lot
         self._random = random
         self._at = 0 if position is None else position["place"]
-        self._resumed = position is not None
-        self._ahead_seconds = 0.0
         good = np.array([place not in source.reasons for place in places.tolist()], np.bool_)
         self._good = good
         self._lowest_from = np.minimum.accumulate(np.append(source.epochs[places], INFINITY)[::-1])[
@@ -242,8 +240,7 @@ class TableReader:
         """See SourceReader."""
         start = self._at
         wanted = min(len(self._places), start + self._portion(rows))
-        source_seconds = self._source_seconds(elapsed_seconds)
-        bound = self._due_bound(source_seconds)
+        bound = self._due_bound(elapsed_seconds)
         due = start + int(self._places[start:wanted].searchsorted(bound))
         stop = min(wanted, max(due, int(self._lowest_from.searchsorted(given_below))))
         self._at = stop
@@ -259,7 +256,7 @@ class TableReader:
         self._told_epoch = max(self._told_epoch, open_epoch)
         wake_after_seconds = None
         if waits_for is not None:
-            wake_after_seconds = max(0.001, self._due_seconds(waits_for) - source_seconds)
+            wake_after_seconds = max(0.001, self._due_seconds(waits_for) - elapsed_seconds)
         return Delivery(
             tuple(self._pieces(start, stop)),
             self._told_epoch,
@@ -269,20 +266,13 @@ class TableReader:
             wake_after_seconds,
         )
 
-    def _source_seconds(self, elapsed_seconds: float) -> float:
-        if self._resumed and self._rate is not None and self._at < len(self._places):
-            # the first row is due now
-            self._ahead_seconds = self._due_seconds(int(self._places[self._at])) - elapsed_seconds
-            self._resumed = False
-        return elapsed_seconds + self._ahead_seconds
-
-    def _due_bound(self, source_seconds: float) -> int:
+    def _due_bound(self, elapsed_seconds: float) -> int:
         """Rows at lower places are due."""
         count = len(self._source.epochs)
         if self._rate is None:
             return count
-        lots = 1 + math.floor(source_seconds * self._rate) // self._lot
-        return min(count, lots * self._lot)
+        lots = 1 + math.floor(elapsed_seconds * self._rate) // self._lot
+        return max(0, min(count, lots * self._lot))
 
     def _due_seconds(self, place: int) -> float:
         assert self._rate is not None

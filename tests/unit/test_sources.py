@@ -495,6 +495,7 @@ class TestPace:
                 for piece in delivery.pieces:
                     of_slice[piece.epoch] += piece.batch.num_rows
             assert delivery.open_epoch <= 3
+            assert delivery.wake_after_seconds > 0.3, "what was not given waits for its time"
         epochs = Counter(row[0] for row in expected.rows)
         for each in range(3):
             assert sum(of_slice[each] for of_slice in given.values()) == epochs[each]

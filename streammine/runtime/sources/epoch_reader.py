@@ -22,8 +22,8 @@ from streammine.runtime.sources.usable import dead_between
 class EpochReader:
     """A SourceReader over a run reader. `columns` are handed out (None: those of the runs).
 
-    Its position is the start of the run that is being handed out. Where it keeps a pace, the rows of
-    that run that were handed out are due at once after a resume, and so is the first one behind them.
+    Its position is the start of the run that is being handed out. Where it keeps a pace, the position's
+    `number` is that of the row behind the last one that was handed out.
     With `due_epochs` no epoch is said to be over before the rows of the whole source up to its end are due.
     """
 
@@ -46,14 +46,12 @@ class EpochReader:
         self._run: _CutRun | None = None
         self._at = 0
         self._exhausted = False
-        self._resume_number: int | None = None
         self._next_number = 0
         self._given = 0
         self._repeated = 0
         if position is not None:
             runs.seek(position["runs"])
             self._next_number = position["number"]
-            self._resume_number = self._next_number
             self._repeated = position["given"]
         self._run_position = runs.position()
 
@@ -85,14 +83,11 @@ class EpochReader:
         stop = min(start + rows, run.row_count)
         wanted = stop
         if self._pace is not None and stop > start:
-            bound = self._due_bound(elapsed_seconds, self._pace)
+            bound = self._pace.due_bound(elapsed_seconds)
             due = int(run.numbers[start:stop].searchsorted(bound))
-            given = run.rows_below(given_below, start, stop)
-            stop = start + max(due, given)
-            self._next_number = max(self._next_number, min(bound, int(run.numbers[wanted - 1]) + 1))
-            if given > due:
-                # the pace goes on from what was given already
-                self._resume_number = self._next_number = int(run.numbers[stop - 1]) + 1
+            stop = start + max(due, run.rows_below(given_below, start, stop))
+            if stop > start:
+                self._next_number = max(self._next_number, int(run.numbers[stop - 1]) + 1)
         dead = run.take_dead()
         assert all(epoch >= self._open_epoch for epoch, _ in dead), "epochs never reopen"
         pieces = tuple(run.pieces(start, stop))
@@ -127,7 +122,7 @@ class EpochReader:
         open_epoch = self._open_epoch
         pace, due_epochs = self._pace, self._due_epochs
         if pace is not None and due_epochs is not None and not self._exhausted:
-            due, until = due_epochs.at(self._due_bound(elapsed_seconds, pace))
+            due, until = due_epochs.at(pace.due_bound(elapsed_seconds))
             open_epoch = min(open_epoch, max(due, given_below))
             if waits_for is not None and open_epoch < self._open_epoch:
                 waits_for = min(waits_for, until - 1)
@@ -135,13 +130,6 @@ class EpochReader:
         if pace is None or waits_for is None:
             return None
         return pace.wake_after_seconds(waits_for, elapsed_seconds)
-
-    def _due_bound(self, elapsed_seconds: float, pace: Pace) -> int:
-        """Rows with a smaller number are due."""
-        if self._resume_number is not None:
-            pace.go_on(self._resume_number, elapsed_seconds)
-            self._resume_number = None
-        return pace.due_bound(elapsed_seconds)
 
     def _start_run(self) -> None:
         run = self._runs.next_run()

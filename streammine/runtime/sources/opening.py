@@ -40,13 +40,14 @@ def open_reader(
     slices: int,
     columns: Sequence[str] | None,
     position: Position | None = None,
+    given_rows: int = 0,
 ) -> SourceReader:
     """The reader of slice `slice_index` of `slices`, from `position` on (None: from the start).
 
     `columns` names the visible columns that are handed out, in that order (None: all). A batch must
     have a column to have rows, so of an empty selection the narrowest column is handed out. Where
-    the source can't be split, slice 0 reads it and the others are exhausted at once. Raises
-    InputError.
+    the source can't be split, slice 0 reads it and the others are exhausted at once. `given_rows`: how
+    many rows of the whole source were given before its pace began. Raises InputError.
     """
     assert 0 <= slice_index < slices
     schema = schema_of(resolved)
@@ -61,7 +62,8 @@ def open_reader(
         return open_replay_reader(
             resolved.name, settings, epoch, base, slice_index, visible, position
         )
-    pace = None if settings.rate is None else Pace(settings.rate.events, settings.rate.seconds)
+    rate = settings.rate
+    pace = None if rate is None else Pace(rate.events, rate.seconds, given_rows)
     if not resolved.parallel:
         if slice_index > 0:
             return EpochReader(EmptyRuns(resolved.rows), epoch, None, pace, position)
