@@ -45,6 +45,7 @@ class Given:
 
     rows: list[Any] = field(default_factory=list)
     dead: list[Any] = field(default_factory=list)
+    rows_read: int = 0
 
 
 def take(
@@ -68,6 +69,7 @@ def take(
             assert each == sorted(each)
             assert all(epoch >= open_epoch for epoch in each)
         open_epoch = delivery.open_epoch
+        given.rows_read += delivery.rows_read
         for piece in delivery.pieces:
             count = piece.batch.num_rows
             rows = piece.rows if piece.rows is not None else piece.row + np.arange(count)
@@ -238,7 +240,9 @@ def check_resumed(open_at: Opened, stretches: list[list[int]]) -> None:
             assert set(got) <= set(all_of)
         seen.rows += given.rows
         seen.dead += given.dead
+        seen.rows_read += given.rows_read
     assert over
+    assert seen.rows_read == whole.rows_read, "each row counts once"
     assert set(seen.rows) == set(whole.rows)
     assert set(seen.dead) == set(whole.dead)
 

@@ -22,8 +22,8 @@ from streammine.runtime.sources.usable import dead_between
 class EpochReader:
     """A SourceReader over a run reader. `columns` are handed out (None: those of the runs).
 
-    Its position is the start of the run that is being handed out. Where it keeps a pace, the position's
-    `number` is that of the row behind the last one that was handed out.
+    Its position is the start of the run that is being handed out, or of what is read together with it. Where
+    it keeps a pace, the position's `number` is that of the row behind the last one that was handed out.
     With `due_epochs` no epoch is said to be over before the rows of the whole source up to its end are due.
     """
 
@@ -101,8 +101,10 @@ class EpochReader:
         self._given += count
         if stop == run.row_count:
             self._run = None
-            self._run_position = self._runs.position()
-            self._given = 0
+            position = self._runs.position()
+            if position != self._run_position:
+                # else several runs begin at one place, and are all given again from there
+                self._run_position, self._given = position, 0
             self._exhausted = self._open_epoch == INFINITY
         wake_after_seconds = self._tell(waits_for, elapsed_seconds, given_below)
         return Delivery(
