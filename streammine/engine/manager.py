@@ -74,6 +74,9 @@ ENDED_JOBS_KEPT = 16
 """Jobs that are over are shown by `status` until so many newer ones are."""
 
 SILENT_SECONDS = 15.0
+PACE_DELAY_SECONDS = 0.25
+"""After the manager's last look at the clock, which is as old at most: no row is overdue at the start."""
+
 LOOK_AGAIN_SECONDS = 1.0
 """After a look at a job's store that failed."""
 
@@ -100,6 +103,7 @@ class ManagerMachine:
         self.nodes: tuple[Node, ...] = ()
         self.jobs: dict[int, ManagedJob] = {}
         self.now_seconds = 0.0
+        self.clock_seconds: float | None = None
         self._heard: dict[Node, float] = {}
 
     def handle(self, stimulus: ManagerStimulus) -> list[ManagerEffect]:
@@ -120,11 +124,12 @@ class ManagerMachine:
                 self._plan_refused(job, version)
             case Reported(heartbeat):
                 self._reported(heartbeat)
-            case Ticked(now_seconds):
+            case Ticked(now_seconds, clock_seconds):
                 if self.now_seconds == 0.0:
                     # whoever was heard of before the clock was known has been heard of now
                     self._heard = dict.fromkeys(self._heard, now_seconds)
                 self.now_seconds = now_seconds
+                self.clock_seconds = clock_seconds
             case CheckpointsFound(job, checkpoints):
                 self._found(job, checkpoints)
             case CheckpointPublished(job, epoch, error):
@@ -332,8 +337,9 @@ class ManagerMachine:
             return
         job.note_whole(self.now_seconds)
         if job.phase is JobPhase.DEPLOYING:
-            if job.all_deployed():
-                self._publish(job, job.next_plan(phase="run"), effects)
+            if job.all_deployed() and self.clock_seconds is not None:
+                began_at = self.clock_seconds + PACE_DELAY_SECONDS
+                self._publish(job, job.next_plan(phase="run", began_at=began_at), effects)
             return
         if job.all_finished():
             effects.append(self._end(job, "finished", None))

@@ -50,9 +50,10 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed."""
+    """Time has passed. See HeartbeatDue for the two clocks."""
 
     now_seconds: float
+    clock_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ class NodeMachine:
     def _heartbeat_due(self, stimulus: HeartbeatDue, effects: list[NodeEffect]) -> None:
         self._load = stimulus.load
         self._take_counters(stimulus.counters)
-        self._manage(manager.Ticked(stimulus.now_seconds), effects)
+        self._manage(manager.Ticked(stimulus.now_seconds, stimulus.clock_seconds), effects)
         for job in self.jobs.values():
             for slice_id in job.slices:
                 self._local.append((job.number, slice_id, stimuli.Beat()))
@@ -266,7 +266,7 @@ class NodeMachine:
         if plan.phase == "run":
             if not job.started:
                 job.started = True
-                effects.append(SourcesStart(job.number))
+                effects.append(SourcesStart(job.number, plan.began_at))
             for slice_id, machine in job.slices.items():
                 if machine.phase is Phase.DEPLOYED:
                     self._local.append((job.number, slice_id, stimuli.Start()))

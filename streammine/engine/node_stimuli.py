@@ -149,10 +149,11 @@ class SliceWoken:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """Time for a heartbeat. `now_seconds` is a clock that never goes back; `load` is the node's and
-    `counters` are its slices'."""
+    """Time for a heartbeat. `now_seconds` is a clock that never goes back, `clock_seconds` the system's,
+    which all nodes share; `load` is the node's and `counters` are its slices'."""
 
     now_seconds: float
+    clock_seconds: float
     load: dict[str, float]
     counters: dict[tuple[int, SliceId], dict[str, float]]
 
@@ -310,9 +311,10 @@ class DeclareEnd:
 
 @dataclass(frozen=True, slots=True)
 class SourcesStart:
-    """The job's phase is "run" here: its clock for pacing starts."""
+    """The job's phase is "run" here. Its pace began, or begins, `began_at` (see Plan)."""
 
     job: int
+    began_at: float
 
 
 NodeEffect = (

@@ -8,7 +8,6 @@ epochs, when committed state is all there is to keep.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -144,12 +143,10 @@ class SourceProcessor:
             self.reader = self.open_reader(None if start is None else start["reader"])
         outputs: list[Output] = []
         last_epoch = BEGINNING
-        if not item.paced:
-            elapsed_seconds = math.inf
         for _ in range(item.times):
             if self._checkpointed:
                 self._note_place(self.reader.position())
-            delivery = self.reader.read(item.rows, elapsed_seconds)
+            delivery = self.reader.read(item.rows, elapsed_seconds, item.given_below)
             last_epoch = max(last_epoch, self._deliver(delivery, outputs))
             if delivery.exhausted or delivery.wake_after_seconds is not None:
                 break

@@ -481,10 +481,9 @@ class SliceMachine:
             return self._freeze(self._to_freeze[0])
         if self.exhausted:
             return () if self._to_freeze else (Finish(self._final_epoch()),)
-        behind = self.behind
-        if (self.sleeping and not behind) or self.blocked:
+        if (self.sleeping and not self.behind) or self.blocked:
             return ()
-        return (Read(self.settings.read_rows, READS_PER_RUN, not behind),)
+        return (Read(self.settings.read_rows, READS_PER_RUN, self._releasing.credited),)
 
     def _final_epoch(self) -> int:
         return 0 if self.last_epoch == BEGINNING else self.last_epoch + 1

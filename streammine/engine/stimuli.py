@@ -21,12 +21,12 @@ from streammine.model.snapshots import SnapshotRecord
 class Read:
     """Take up to `rows` rows from the source, up to `times` times as long as there are any.
 
-    Not `paced`: without waiting for a row's time, because somebody else has given it already.
+    Rows of epochs below `given_below` do not wait for their time: another replica has given them already.
     """
 
     rows: int
     times: int = 1
-    paced: bool = True
+    given_below: int = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)

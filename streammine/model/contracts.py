@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streammine.model.epochs import EpochDefinition
+from streammine.model.epochs import BEGINNING, EpochDefinition
 
 IntArray = npt.NDArray[np.int64]
 
@@ -390,7 +390,8 @@ Position = dict[str, Any]
 class Delivery:
     """What one `SourceReader.read` call gave.
 
-    `open_epoch`: every epoch below it is complete on this slice (INFINITY when exhausted).
+    `open_epoch`: every epoch below it is complete on this slice (INFINITY when exhausted). A paced source
+    says so when it is time for their rows, wherever these are.
     `rows_read` counts raw rows, dead ones included. `dead`: rows that can't be used, by epoch, ascending;
     the epoch follows from the row's position alone and is never below an `open_epoch` returned before.
     `wake_after_seconds`: nothing is due before (paced sources); None means call again at once.
@@ -408,12 +409,12 @@ class SourceReader(Protocol):
     """One source slice's share of the input. Called on worker threads, one call at a time.
 
     `read` returns about `rows` rows or fewer. `elapsed_seconds` is the time since the job's sources
-    started, for pacing (`rate`), infinite where nothing is to be waited for; it never influences which epoch
-    or position a row has. `rows_read` leaves out what a resumed reader gives again. Pieces come in
-    ascending epochs and never below an `open_epoch` returned before. Raises InputError.
+    started, for pacing (`rate`), which epochs below `given_below` do not wait for; neither ever influences
+    which epoch or position a row has. `rows_read` leaves out what a resumed reader gives again. Pieces come
+    in ascending epochs and never below an `open_epoch` returned before. Raises InputError.
     """
 
-    def read(self, rows: int, elapsed_seconds: float) -> Delivery: ...
+    def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery: ...
 
     def position(self) -> Position:
         """A place at or before the next unread row, taken between two reads; costs microseconds.

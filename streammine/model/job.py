@@ -239,7 +239,10 @@ class Plan:
     `phase`: "deploy" (build slices, connect, load kernels; sources wait), "run", or "stop". Of several
     placements of a slice the first is the oldest; a move is under way. No slice is placed on a node that is
     `draining`. `savepoint`: the job ends with the next complete checkpoint. `rebuilt`: how many plans in a
-    row made up for losses while the job got no further than the epoch `reached`.
+    row made up for losses while the job got no further than the epoch `reached`. `began_at`: where the phase
+    is "run", when the pace of its sources began, in seconds of the system clock of the node that was manager
+    then. All nodes take it from here, whenever they come: where their clocks differ from each other, their
+    slices' rows come apart by as much, and nothing else changes.
     """
 
     job: int
@@ -250,6 +253,7 @@ class Plan:
     savepoint: bool = False
     rebuilt: int = 0
     reached: int = BEGINNING
+    began_at: float = 0.0
 
 
 @dataclass(frozen=True)

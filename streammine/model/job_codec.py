@@ -79,6 +79,7 @@ class _PlanDocument:
     savepoint: bool
     rebuilt: int
     reached: int
+    began_at: float
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -95,6 +96,7 @@ def encode_plan(plan: Plan) -> bytes:
         plan.savepoint,
         plan.rebuilt,
         plan.reached,
+        plan.began_at,
     )
     return _PLAN.dump_json(document)
 
@@ -115,6 +117,7 @@ def decode_plan(data: bytes) -> Plan:
         found.savepoint,
         found.rebuilt,
         found.reached,
+        found.began_at,
     )
 
 

@@ -52,7 +52,9 @@ class RecoverySettings:
     """How a job is made safe. One of `every_seconds` and `every_epochs` is set unless `mode` is "none".
 
     `store` is the folder or URL that snapshots and checkpoints lie in. `first_generation` is above every
-    generation that an earlier attempt of the same run may have used. `resume`: what each slice starts from.
+    generation that an earlier attempt of the same run may have used. `resume`: what each slice starts from,
+    and `given_rows` how many rows of each source with a rate had been given then: its pace begins with the
+    next one.
     """
 
     mode: SnapshotMode = "none"
@@ -61,3 +63,4 @@ class RecoverySettings:
     store: str = ""
     first_generation: int = 1
     resume: dict[str, Restore] = field(default_factory=dict)
+    given_rows: dict[str, int] = field(default_factory=dict)

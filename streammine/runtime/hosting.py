@@ -96,10 +96,15 @@ class HostedJob:
     slices: dict[tuple[SliceId, int], HostedSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
-    started_at: float = 0.0
+    _began: float = 0.0
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at_work: int = 0
     _closing: bool = False
+
+    def begin(self, began_at: float) -> None:
+        """Its pace began, or begins, at that time of the system clock. That is asked here once: when it is
+        set later, the pace does not change."""
+        self._began = time.monotonic() - (time.time() - began_at)
 
     @cached_property
     def snapshot_store(self) -> Store:
@@ -181,7 +186,14 @@ class HostedJob:
         ) -> SourceReader:
             settings = topology.sources[name]
             return open_reader(
-                sources[name], settings, epoch, index, settings.slices, columns, position
+                sources[name],
+                settings,
+                epoch,
+                index,
+                settings.slices,
+                columns,
+                position,
+                self.spec.recovery.given_rows.get(name, 0),
             )
 
         return Environment(
@@ -228,7 +240,7 @@ class HostedJob:
             hosted.close()
 
     def _perform(self, hosted: HostedSlice, name: str, work: tuple[Work, ...]) -> WorkResult:
-        elapsed_seconds = time.monotonic() - self.started_at
+        elapsed_seconds = time.monotonic() - self._began
         if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
             hosted.first_read_at = time.time()
             # row k of a source with a rate is due k / rate after this

@@ -190,7 +190,7 @@ class Node:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             with self._lock:
                 # read under the lock, or older counters could replace a finished slice's last ones
-                self._apply(machine.HeartbeatDue(now, self._load(), self._counters()))
+                self._apply(machine.HeartbeatDue(now, time.time(), self._load(), self._counters()))
 
     def _wait_milliseconds(self) -> int:
         if self._outbox.urgent or not self._events.empty():
@@ -450,7 +450,7 @@ class Node:
             self.transport.wake()
 
     def _sources_start(self, effect: machine.SourcesStart) -> None:
-        self.jobs[effect.job].started_at = time.monotonic()
+        self.jobs[effect.job].begin(effect.began_at)
 
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan

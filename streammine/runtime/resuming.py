@@ -15,6 +15,7 @@ from streammine.assembly import (
     begin_term,
     first_generation,
     load_run,
+    load_snapshot,
     newest_checkpoints,
     next_attempt,
     save_run,
@@ -25,9 +26,11 @@ from streammine.model.errors import (
     SnapshotDamagedError,
     TopologyError,
 )
+from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec, SinkTarget
 from streammine.model.job_codec import decode_spec, encode_spec
 from streammine.model.locations import below, without_options
+from streammine.model.recovery import Checkpoint
 from streammine.model.suggestions import listed
 from streammine.model.topology import Topology
 from streammine.runtime.output import begin_run
@@ -82,6 +85,7 @@ def resumed_submission(
         store=run.location,
         first_generation=first_generation(attempt),
         resume={} if newest is None else dict(newest.slices),
+        given_rows={} if newest is None else _given_rows(topology, run, newest),
     )
     spec = replace(
         saved,
@@ -93,6 +97,29 @@ def resumed_submission(
         recovery=recovery,
     )
     return Submission(spec, compiled, total_rows(spec.sources))
+
+
+def _given_rows(topology: Topology, run: Run, checkpoint: Checkpoint) -> dict[str, int]:
+    """How many rows of each source with a rate had been given: as far as the slice that was furthest.
+
+    Snapshots that are damaged are left to the manager, which does without them.
+    """
+    rows: dict[str, int] = {}
+    for name, source in topology.sources.items():
+        if source.rate is None:
+            continue
+        for index in range(source.slices):
+            slice_id = SliceId(name, index)
+            record = checkpoint.slices[str(slice_id)].record
+            if record is None:
+                continue
+            try:
+                position = load_snapshot(run.store, record, slice_id).position
+            except SnapshotDamagedError:
+                continue
+            if position is not None:
+                rows[name] = max(rows.get(name, 0), position["reader"]["number"])
+    return rows
 
 
 def _saved(run: Run) -> JobSpec:

@@ -77,7 +77,7 @@ class HostedJob:
     replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
-    started_at_seconds: float = 0.0
+    began_at_seconds: float = 0.0
 
     def withdraw(self, replica: Replica) -> None:
         built = self.replicas.pop(replica, None)
@@ -263,8 +263,9 @@ class VirtualNode:
             for number, job in self.jobs.items()
             for (slice_id, _), built in job.replicas.items()
         }
-        now = self._world.clock.now_seconds * self._world.settings.clock_rate
-        self._handle(machine.HeartbeatDue(now, {"slices": float(len(counters))}, counters))
+        clock = self._world.clock.now_seconds
+        now = clock * self._world.settings.clock_rate
+        self._handle(machine.HeartbeatDue(now, clock, {"slices": float(len(counters))}, counters))
         self._later(self._world.settings.heartbeat_seconds, self._heartbeat)
 
     # --- effects --------------------------------------------------------------------------------
@@ -322,7 +323,7 @@ class VirtualNode:
         processor = job.replicas[replica].processor
 
         def perform() -> WorkResult:
-            elapsed = self._world.clock.now_seconds - job.started_at_seconds
+            elapsed = self._world.clock.now_seconds - job.began_at_seconds
             return processor.perform(effect.work, elapsed)
 
         def finished() -> None:
@@ -430,7 +431,7 @@ class VirtualNode:
         self._world.sleeping_until(self._later(effect.seconds, woken))
 
     def _sources_start(self, effect: machine.SourcesStart) -> None:
-        self.jobs[effect.job].started_at_seconds = self._world.clock.now_seconds
+        self.jobs[effect.job].began_at_seconds = effect.began_at
 
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan

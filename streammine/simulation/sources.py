@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
 import numpy as np
@@ -50,6 +51,11 @@ class OrderedRows:
     times: IntArray | None
     reasons: dict[int, str]
     merged: bool = False
+
+    @cached_property
+    def lowest_from(self) -> IntArray:
+        """For each place, and the one behind the last, the lowest epoch there or behind it."""
+        return np.minimum.accumulate(np.append(self.epochs, INFINITY)[::-1])[::-1]
 
 
 def source_tables(
@@ -187,7 +193,8 @@ def shared_out(count: int, slices: int, random: Random) -> list[IntArray]:
 class TableReader:
     """One slice's share (`places`) of a source: a SourceReader that reads in portions by chance.
 
-    Where there is a rate, rows fall due in lots of `lot`, the first row of each in its own time.
+    Where there is a rate, rows fall due in lots of `lot`, the first row of each in its own time, and no
+    epoch is over before all rows of the source up to its end are due.
     """
 
     def __init__(
@@ -211,11 +218,12 @@ class TableReader:
         self._lot = lot
         self._random = random
         self._at = 0 if position is None else position["place"]
-        self._resumed = position is not None
-        self._ahead_seconds = 0.0
         good = np.array([place not in source.reasons for place in places.tolist()], np.bool_)
         self._good = good
-        self._lowest_from = np.minimum.accumulate(source.epochs[places][::-1])[::-1]
+        self._lowest_from = np.minimum.accumulate(np.append(source.epochs[places], INFINITY)[::-1])[
+            ::-1
+        ]
+        self._told_epoch = BEGINNING
 
     @property
     def total_rows(self) -> int | None:
@@ -228,39 +236,47 @@ class TableReader:
         """See SourceReader."""
         return {"place": self._at}
 
-    def read(self, rows: int, elapsed_seconds: float) -> Delivery:
+    def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery:
         """See SourceReader."""
         start = self._at
-        stop = min(len(self._places), start + self._portion(rows))
-        wake_after_seconds = None
-        if elapsed_seconds == math.inf:
-            self._resumed = True
-        elif self._rate is not None and stop > start:
-            if self._resumed:
-                # the first row is due now
-                self._ahead_seconds = self._due_seconds(start) - elapsed_seconds
-                self._resumed = False
-            source_seconds = elapsed_seconds + self._ahead_seconds
-            lots = self._places[start:stop] // self._lot * self._lot
-            due = np.searchsorted(lots, source_seconds * self._rate, "right")
-            if due < stop - start:
-                stop = start + int(due)
-                ahead = self._due_seconds(stop) - source_seconds
-                wake_after_seconds = max(0.001, ahead)
+        wanted = min(len(self._places), start + self._portion(rows))
+        bound = self._due_bound(elapsed_seconds)
+        due = start + int(self._places[start:wanted].searchsorted(bound))
+        stop = min(wanted, max(due, int(self._lowest_from.searchsorted(given_below))))
         self._at = stop
         exhausted = stop == len(self._places)
+        waits_for = None if stop == wanted else int(self._places[stop])
+        open_epoch = int(self._lowest_from[stop])
+        if not exhausted:
+            whole = self._source.lowest_from
+            over = max(int(whole[bound]), given_below)
+            if waits_for is not None and over < open_epoch:
+                waits_for = min(waits_for, int(whole.searchsorted(whole[bound], "right")) - 1)
+            open_epoch = min(open_epoch, over)
+        self._told_epoch = max(self._told_epoch, open_epoch)
+        wake_after_seconds = None
+        if waits_for is not None:
+            wake_after_seconds = max(0.001, self._due_seconds(waits_for) - elapsed_seconds)
         return Delivery(
             tuple(self._pieces(start, stop)),
-            INFINITY if exhausted else int(self._lowest_from[stop]),
+            self._told_epoch,
             stop - start,
             self._dead(start, stop),
             exhausted,
             wake_after_seconds,
         )
 
-    def _due_seconds(self, index: int) -> float:
+    def _due_bound(self, elapsed_seconds: float) -> int:
+        """Rows at lower places are due."""
+        count = len(self._source.epochs)
+        if self._rate is None:
+            return count
+        lots = 1 + math.floor(elapsed_seconds * self._rate) // self._lot
+        return max(0, min(count, lots * self._lot))
+
+    def _due_seconds(self, place: int) -> float:
         assert self._rate is not None
-        return float(self._places[index] // self._lot * self._lot) / self._rate
+        return float(place // self._lot * self._lot) / self._rate
 
     def _portion(self, rows: int) -> int:
         if self._random is None:

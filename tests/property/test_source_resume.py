@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,10 +45,15 @@ class Given:
 
     rows: list[Any] = field(default_factory=list)
     dead: list[Any] = field(default_factory=list)
+    rows_read: int = 0
 
 
 def take(
-    reader: SourceReader, portions: list[int], given: Given, elapsed_seconds: float = 1e6
+    reader: SourceReader,
+    portions: list[int],
+    given: Given,
+    elapsed_seconds: float = 1e6,
+    given_below: int = BEGINNING,
 ) -> bool:
     """Read portion by portion, over and over until the end if the last portion is 0; is it over?"""
     open_epoch = BEGINNING
@@ -58,13 +62,14 @@ def take(
     while endless or at < len(portions):
         portion = portions[at % (len(portions) - 1) if endless else at]
         at += 1
-        delivery = reader.read(portion, elapsed_seconds + at)
+        delivery = reader.read(portion, elapsed_seconds + at, given_below)
         epochs = [piece.epoch for piece in delivery.pieces]
         dead_epochs = [epoch for epoch, _ in delivery.dead]
         for each in (epochs, dead_epochs):
             assert each == sorted(each)
             assert all(epoch >= open_epoch for epoch in each)
         open_epoch = delivery.open_epoch
+        given.rows_read += delivery.rows_read
         for piece in delivery.pieces:
             count = piece.batch.num_rows
             rows = piece.rows if piece.rows is not None else piece.row + np.arange(count)
@@ -235,7 +240,9 @@ def check_resumed(open_at: Opened, stretches: list[list[int]]) -> None:
             assert set(got) <= set(all_of)
         seen.rows += given.rows
         seen.dead += given.dead
+        seen.rows_read += given.rows_read
     assert over
+    assert seen.rows_read == whole.rows_read, "each row counts once"
     assert set(seen.rows) == set(whole.rows)
     assert set(seen.dead) == set(whole.dead)
 
@@ -301,7 +308,7 @@ def test_slices_that_go_on_at_another_rate_give_each_row_once(
         resolved = resolve_source("s", source, epoch, str(tmp_path))
         reader = open_reader(resolved, source, epoch, index, slices, None, places[index])
         given = Given()
-        take(reader, portions, given, elapsed_seconds=math.inf)
+        take(reader, portions, given, elapsed_seconds=0.0, given_below=INFINITY)
         assert len(set(given.rows)) == len(given.rows)
         seen[index] |= set(given.rows)
         places[index] = json.loads(json.dumps(reader.position()))
@@ -364,31 +371,47 @@ def broken(data: pa.Table, row: int) -> list[int | None]:
     return found
 
 
-def test_a_pace_goes_on_from_the_first_row(tmp_path: Path) -> None:
-    reopened = _reopened(tmp_path)
-    resumed = reopened()
-    first = resumed.read(1000, 0.5)
+def test_where_everything_was_down_the_pace_goes_on_from_the_row_it_had_come_to(
+    tmp_path: Path,
+) -> None:
+    reopened, stood = _reopened(tmp_path)
+    resumed = reopened(stood, stood["number"])
+    first = resumed.read(1000, 0.05)
     given = sum(piece.batch.num_rows for piece in first.pieces)
     assert given == 41, "what was given before, and the next row"
     assert first.rows_read == 1, "what was given before counts once"
-    assert first.wake_after_seconds == pytest.approx(0.1)
-    assert resumed.read(1000, 0.55).rows_read == 0
-    assert resumed.read(1000, 0.81).rows_read == 3
-    assert reopened(resumed.position())
+    assert first.wake_after_seconds == pytest.approx(0.05)
+    assert resumed.read(1000, 0.09).rows_read == 0
+    assert resumed.read(1000, 0.35).rows_read == 3
+    assert resumed.position()["number"] == 44
 
 
-def test_a_pace_makes_up_for_an_outage_of_one_slice(tmp_path: Path) -> None:
-    resumed = _reopened(tmp_path)()
+def test_a_slice_that_was_down_makes_up_for_it(tmp_path: Path) -> None:
+    reopened, stood = _reopened(tmp_path)
+    resumed = reopened(stood, 0)
     assert resumed.read(1000, 6.95).rows_read == 30, "all that are due on the job's own clock"
     assert resumed.read(1000, 7.05).rows_read == 1
 
 
-def _reopened(folder: Path) -> Callable[..., SourceReader]:
-    """Opens a source of ten rows a second, from where it stood after 40 rows or at another position."""
+def test_no_row_is_due_before_the_pace_begins(tmp_path: Path) -> None:
+    reopened, _ = _reopened(tmp_path)
+    reader = reopened(None, 0)
+    early = reader.read(1000, -0.25)
+    assert (early.rows_read, early.open_epoch) == (0, 0)
+    assert early.wake_after_seconds == pytest.approx(0.25)
+    assert reader.read(1000, 0.0).rows_read == 1
+
+
+def _reopened(folder: Path) -> tuple[Callable[[Position | None, int], SourceReader], Position]:
+    """(opens a source of ten rows a second at a position, when so many rows had been given; where it stood
+    after 40 rows)."""
     (folder / "a.txt").write_text("".join(f"{row}\n" for row in range(100)))
     source = FilesSource.model_validate({"files": "a.txt", "prepare": "none", "rate": "10/s"})
     resolved = resolve_source("s", source, COUNT, str(folder))
-    reader = open_reader(resolved, source, COUNT, 0, 1, None)
+
+    def reopened(position: Position | None, given_rows: int) -> SourceReader:
+        return open_reader(resolved, source, COUNT, 0, 1, None, position, given_rows)
+
+    reader = reopened(None, 0)
     assert reader.read(1000, 3.95).rows_read == 40
-    stood = reader.position()
-    return lambda position=stood: open_reader(resolved, source, COUNT, 0, 1, None, position)
+    return reopened, reader.position()

@@ -14,6 +14,7 @@ from streammine.engine.manager_stimuli import (
     ManagerStimulus,
     NodesChanged,
     Reported,
+    Ticked,
 )
 from streammine.engine.node_stimuli import (
     CheckpointsFound,
@@ -58,7 +59,9 @@ def told(manager: ManagerMachine, *stimuli: ManagerStimulus) -> list[str]:
 
 
 def new_manager() -> ManagerMachine:
-    return ManagerMachine(POLICIES)
+    manager = ManagerMachine(POLICIES)
+    manager.handle(Ticked(0.0, 1000.0))
+    return manager
 
 
 def leading(*nodes: str) -> ManagerMachine:

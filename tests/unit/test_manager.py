@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from streammine.engine.manager import ENDED_JOBS_KEPT, ManagerMachine
-from streammine.engine.manager_stimuli import Elected, NodesChanged, Reported, StopAsked
+from streammine.assembly import POLICIES
+from streammine.engine.manager import ENDED_JOBS_KEPT, PACE_DELAY_SECONDS, ManagerMachine
+from streammine.engine.manager_stimuli import Elected, NodesChanged, Reported, StopAsked, Ticked
 from streammine.engine.node_stimuli import DeclareEnd, DeclarePlan, JobEndSeen, JobSeen, PlanSeen
 from streammine.model.job import Plan
+from streammine.model.job_codec import decode_plan, encode_plan
 from tests.unit.managing import NODES, ON_A, ON_B, leading, new_manager, running, told
 from tests.unit.small_job import GRAPH, SLICES, heartbeat
 
@@ -24,6 +26,31 @@ def test_a_job_is_deployed_then_run_then_ended() -> None:
         "end: finished, None"
     ]
     assert told(manager, Reported(heartbeat("b", 2, ON_B, finished=ON_B))) == []
+
+
+def test_the_pace_of_a_job_begins_once_just_after_its_slices_are_deployed() -> None:
+    manager = new_manager()
+    told(manager, Elected(True), NodesChanged(NODES), JobSeen(1, GRAPH, 2))
+    told(manager, Ticked(7.0, 5000.0), Reported(heartbeat("a", 1, ON_A)))
+    (declared,) = manager.handle(Reported(heartbeat("b", 1, ON_B)))
+    assert isinstance(declared, DeclarePlan)
+    assert declared.plan.began_at == 5000.0 + PACE_DELAY_SECONDS
+    told(manager, Ticked(8.0, 5001.0), NodesChanged((("b", 2),)))
+    assert manager.jobs[1].plan is not None
+    later = manager.handle(Reported(heartbeat("b", 2, ON_B)))
+    plans = [each.plan for each in later if isinstance(each, DeclarePlan)]
+    plans.append(manager.jobs[1].plan)
+    assert plans[-1].version == 3, "it makes up for the loss"
+    assert {each.began_at for each in plans} == {declared.plan.began_at}
+    assert decode_plan(encode_plan(plans[-1])) == plans[-1]
+
+
+def test_no_pace_begins_before_the_manager_knows_the_time() -> None:
+    manager = ManagerMachine(POLICIES)
+    told(manager, Elected(True), NodesChanged(NODES), JobSeen(1, GRAPH, 2))
+    reports = [Reported(heartbeat("a", 1, ON_A)), Reported(heartbeat("b", 1, ON_B))]
+    assert told(manager, *reports) == []
+    assert told(manager, Ticked(7.0, 5000.0)) == ["plan 2: run"]
 
 
 def test_slices_go_to_as_many_nodes_as_the_job_wants() -> None:

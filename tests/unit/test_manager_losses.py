@@ -113,7 +113,7 @@ def test_a_loss_after_a_long_calm_begins_to_count_anew(calm_seconds: float, rebu
     assert plan_of(manager).rebuilt == 1
     version = plan_of(manager).version
     for now in range(1, int(calm_seconds) + 2, 10):
-        told(manager, Ticked(float(now)))
+        told(manager, Ticked(float(now), 0.0))
         hear(manager, "a", *ON_A, frontier=25)
         told(
             manager,

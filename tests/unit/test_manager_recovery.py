@@ -149,13 +149,13 @@ def test_a_node_that_comes_back_under_its_old_name_is_another_node() -> None:
 
 def test_a_node_that_is_silent_for_long_counts_as_lost() -> None:
     manager = checkpointed()
-    told(manager, Ticked(100.0))
+    told(manager, Ticked(100.0, 0.0))
     hear(manager, "a", *ON_A, frontier=25)
     hear(manager, "b", *ON_B, frontier=25)
-    told(manager, Ticked(100.0 + SILENT_SECONDS))
+    told(manager, Ticked(100.0 + SILENT_SECONDS, 0.0))
     hear(manager, "a", *ON_A, frontier=25)
     assert set(places(manager).values()) == {"a", "b"}
-    assert planned(told(manager, Ticked(101.0 + SILENT_SECONDS))) == ["plan 3: run"]
+    assert planned(told(manager, Ticked(101.0 + SILENT_SECONDS, 0.0))) == ["plan 3: run"]
     assert places(manager)["counts/1"] == "a: 3 from 20"
 
 
@@ -261,7 +261,9 @@ def test_a_manager_that_is_not_elected_any_more_does_nothing() -> None:
     manager = checkpointed()
     hear(manager, "a", *ON_A)
     told(manager, Elected(False))
-    assert told(manager, NodesChanged((A,)), CheckpointPublished(1, 30, None), Ticked(1.0)) == []
+    assert (
+        told(manager, NodesChanged((A,)), CheckpointPublished(1, 30, None), Ticked(1.0, 0.0)) == []
+    )
     assert hear(manager, "a", *ON_A) == []
 
 
@@ -327,14 +329,14 @@ def test_a_look_that_ends_while_another_node_manages_is_not_taken() -> None:
 
 def test_a_store_that_can_not_be_read_is_looked_at_again() -> None:
     manager = checkpointed()
-    told(manager, Ticked(10.0), Elected(False), Elected(True))
+    told(manager, Ticked(10.0, 0.0), Elected(False), Elected(True))
     assert told(manager, CheckpointsFound(1, None)) == [], "it would fail again at once"
     hear(manager, "a", *ON_A, frontier=25)
     assert planned(told(manager, NodesChanged((A,)))) == [], "nothing is rebuilt meanwhile"
-    assert "find checkpoints" not in told(manager, Ticked(10.5))
-    assert "find checkpoints" in told(manager, Ticked(11.0))
+    assert "find checkpoints" not in told(manager, Ticked(10.5, 0.0))
+    assert "find checkpoints" in told(manager, Ticked(11.0, 0.0))
     assert planned(told(manager, CheckpointsFound(1, None))) == []
-    assert "find checkpoints" in told(manager, Ticked(12.0))
+    assert "find checkpoints" in told(manager, Ticked(12.0, 0.0))
     assert planned(told(manager, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))) == [
         "plan 3: run"
     ]
@@ -347,7 +349,7 @@ def test_checkpoints_are_named_written_and_pruned_behind_the_older_of_the_last_t
     manager = snapshotting()
     hear(manager, "a", *ON_A)
     hear(manager, "b", *ON_B)
-    assert told(manager, Ticked(1.0)) == ["direct: make 10, retain after none"]
+    assert told(manager, Ticked(1.0, 0.0)) == ["direct: make 10, retain after none"]
     hear(manager, "a", *ON_A, frontier=15, snapshots=(10,))
     lines = hear(manager, "b", *ON_B, frontier=15, snapshots=(10,))
     assert lines == ["write checkpoint 10"]
@@ -378,5 +380,5 @@ def test_the_directive_is_repeated_with_every_tick() -> None:
     manager = checkpointed()
     hear(manager, "a", *ON_A, frontier=25)
     hear(manager, "b", *ON_B, frontier=25)
-    assert told(manager, Ticked(1.0)) == ["direct: make 30, retain after none"]
-    assert told(manager, Ticked(2.0)) == ["direct: make 30, retain after none"]
+    assert told(manager, Ticked(1.0, 0.0)) == ["direct: make 30, retain after none"]
+    assert told(manager, Ticked(2.0, 0.0)) == ["direct: make 30, retain after none"]

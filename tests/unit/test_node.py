@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from streammine.assembly import POLICIES
 from streammine.engine import node_stimuli as node
@@ -128,7 +129,7 @@ def frame(
 
 def test_the_first_member_is_the_manager_and_declares_plans() -> None:
     player = new_node("a")
-    assert told(player, seen(player, NODES)) == []
+    assert told(player, seen(player, NODES), node.HeartbeatDue(0.0, 1000.0, {}, {})) == []
     assert told(player, node.JobSeen(JOB, GRAPH, 2)) == ["declare plan 1: deploy"]
     assert told(player, plan(1)) == ["deploy source/0, counts/0 for plan 1"]
     assert told(player, built(["source/0", "counts/0"])) == []
@@ -149,6 +150,15 @@ def test_another_node_deploys_what_is_placed_on_it_and_reports() -> None:
         "source/1: run read 64",
     ]
     assert told(player, plan(2), plan(1)) == [], "a plan is followed once, and never backwards"
+
+
+def test_the_pace_began_when_the_plan_says_however_late_a_node_comes() -> None:
+    player = new_node("b")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2))
+    run = node.PlanSeen(replace(plan(7).plan, phase="run", began_at=12.5))
+    player.handle(run)
+    effects = player.handle(built(["source/1", "counts/1"], 7))
+    assert node.SourcesStart(JOB, 12.5) in effects
 
 
 def test_a_plan_that_comes_while_slices_are_built_is_followed_afterwards() -> None:
@@ -191,7 +201,7 @@ def test_a_gap_is_asked_for_at_the_senders_node_and_announcements_go_to_the_rece
     player = running_b()
     assert told(player, frame(1, FrameKind.DATA, 3, 5)) == ["to a: ResendRequest on 1"]
     told(player, done(SOURCE, WorkResult(open_epoch=4)))
-    assert told(player, node.HeartbeatDue(1.0, {}, {})) == [
+    assert told(player, node.HeartbeatDue(1.0, 1.0, {}, {})) == [
         "to a: report [(2, None)]",
         "to a: Announcements on 2",
     ]

@@ -98,7 +98,7 @@ def test_frames_that_are_asked_for_again_are_sent_again() -> None:
 def reports(player: NodeMachine) -> list[control.Heartbeat]:
     return [
         each.message
-        for each in player.handle(node.HeartbeatDue(1.0, {}, {}))
+        for each in player.handle(node.HeartbeatDue(1.0, 1.0, {}, {}))
         if isinstance(each, node.TransmitControl) and isinstance(each.message, control.Heartbeat)
     ]
 
@@ -125,7 +125,7 @@ def test_a_plan_that_changes_nothing_for_a_slice_is_not_told_to_it() -> None:
     told(player, plan(3, source_0=(on_a(3),)))
     # the new source has not been heard of yet
     assert told(player, plan(4, source_0=(on_a(3),))) == ["to a: report [(4, None)]"]
-    assert "to a: Subscribe on 1" in told(player, node.HeartbeatDue(1.0, {}, {}))
+    assert "to a: Subscribe on 1" in told(player, node.HeartbeatDue(1.0, 1.0, {}, {}))
 
 
 def test_the_report_of_a_finished_slice_tells_its_last_epoch() -> None:
@@ -161,7 +161,7 @@ def test_counters_are_those_of_the_last_heartbeat_and_of_jobs_that_are_here() ->
     counters = {(JOB, SOURCE): {"rows_out": 3.0}, (99, SOURCE): {"rows_out": 9.0}}
     (message,) = [
         each.message
-        for each in player.handle(node.HeartbeatDue(1.0, {}, counters))
+        for each in player.handle(node.HeartbeatDue(1.0, 1.0, {}, counters))
         if isinstance(each, node.TransmitControl) and isinstance(each.message, control.Heartbeat)
     ]
     (source,) = [each for each in message.jobs[0].slices if each.slice == "source/1"]

@@ -33,9 +33,13 @@ def test_every_row_is_taken_though_some_name_no_channel() -> None:
 def test_all_links_to_a_node_are_announced_in_one_message_and_once() -> None:
     player = running("source/0", "source/1")
     told(player, *(read_up_to(each, 4) for each in SOURCES))
-    assert told(player, node.HeartbeatDue(1.0, {}, {}))[1:] == ["to a: Announcements on 0, 1, 2, 3"]
+    assert told(player, node.HeartbeatDue(1.0, 1.0, {}, {}))[1:] == [
+        "to a: Announcements on 0, 1, 2, 3"
+    ]
     assert told(player, node.ControlReceived("a", control.Credits(JOB, ((0, 1, 1, 4),)))) == []
-    assert told(player, node.HeartbeatDue(2.0, {}, {}))[1:] == ["to a: Announcements on 1, 2, 3"]
+    assert told(player, node.HeartbeatDue(2.0, 2.0, {}, {}))[1:] == [
+        "to a: Announcements on 1, 2, 3"
+    ]
 
 
 def test_every_announcement_is_heard() -> None:
@@ -62,7 +66,7 @@ def test_jobs_have_messages_of_their_own() -> None:
             node.PlanSeen(Plan(job, 2, "run", places)),
             read_up_to(SOURCES[0], 4, job),
         )
-    effects = player.handle(node.HeartbeatDue(1.0, {}, {}))
+    effects = player.handle(node.HeartbeatDue(1.0, 1.0, {}, {}))
     messages = [each.message for each in effects if isinstance(each, node.TransmitControl)]
     announced = [each for each in messages if isinstance(each, control.Announcements)]
     assert [(each.job, [link[0] for link in each.links]) for each in announced] == [

@@ -156,7 +156,7 @@ def test_a_damaged_snapshot_is_reported_and_not_tried_again() -> None:
     assert lines == ["to a: report [(3, None)]"]
     (effect,) = [
         each
-        for each in player.handle(node.HeartbeatDue(1.0, {}, {}))
+        for each in player.handle(node.HeartbeatDue(1.0, 1.0, {}, {}))
         if isinstance(each, node.TransmitControl) and isinstance(each.message, control.Heartbeat)
     ]
     assert isinstance(effect.message, control.Heartbeat)
@@ -250,7 +250,7 @@ def test_the_manager_looks_for_checkpoints_and_tells_everybody_what_it_wants() -
     heard = heartbeat("b", 2, ("source/1", "counts/1"))
     told(player, done_at_a(5))
     told(player, node.ControlReceived("b", heard))
-    lines = told(player, node.HeartbeatDue(1.0, {}, {}))
+    lines = told(player, node.HeartbeatDue(1.0, 1.0, {}, {}))
     assert "to b: Directive on None" in lines
     assert player.jobs[JOB].directed.proposed == player.manager.jobs[JOB].coordinator.proposed == 10
 

@@ -73,7 +73,7 @@ class Rows:
         self.epochs = epochs
         self.row = 0 if position is None else position["row"]
 
-    def read(self, rows: int, elapsed_seconds: float) -> Delivery:
+    def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery:
         rows = min(rows, len(self.epochs) - self.row)
         taken = range(self.row, self.row + rows)
         self.row += rows

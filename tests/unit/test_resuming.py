@@ -9,9 +9,11 @@ import pytest
 
 from replication import Term, publish_checkpoint
 from replication.naming import SnapshotName
-from streammine.assembly import load_run
+from streammine.assembly import load_run, write_snapshot
+from streammine.model.contracts import FrozenSlice
 from streammine.model.document import parse_topology
 from streammine.model.errors import OutputError, TopologyError
+from streammine.model.ids import SliceId
 from streammine.model.job_codec import decode_spec
 from streammine.model.manifest import Seal, SinkDescription, encode_seal
 from streammine.model.recovery import Checkpoint
@@ -45,10 +47,10 @@ def write(path, *lines):
 class Place:
     """A folder with a topology, its input and one run of it."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, text: str = DOCUMENT) -> None:
         self.base = base
         write(base / "a.parquet", "one", "two", "three")
-        self.topology = self.parsed()
+        self.topology = self.parsed(text=text)
         self.run = new_run("words", base, None)
         self.spec = self.submitted(self.topology)
         keep_run(self.run, self.spec)
@@ -92,6 +94,24 @@ def test_it_goes_on_from_the_newest_checkpoint(place):
     for epoch in (3, 9):
         publish_checkpoint(place.run.store, checkpoint(epoch), Term())
     assert place.resumed().recovery.resume == checkpoint(9).slices
+
+
+def test_a_pace_begins_with_the_row_that_the_slice_that_was_furthest_had_come_to(tmp_path):
+    text = DOCUMENT.replace("prepare: none}", "prepare: none, rate: 10/s, slices: 3}")
+    place = Place(tmp_path, text)
+    store = place.run.store
+    restores = {str(each): Restore(4, None, True) for each in place.spec.graph.slices}
+    for index, number in enumerate((17, 25)):
+        position = {"reader": {"number": number}, "rows_in": 9, "rows_dead": 0}
+        slice_id = SliceId("lines", index)
+        record = write_snapshot(store, slice_id, 1, FrozenSlice(4, 4, None, position), None)
+        restores[str(slice_id)] = Restore(4, record)
+    publish_checkpoint(store, Checkpoint(4, restores), Term())
+    assert place.resumed().recovery.given_rows == {"lines": 25}
+    record = restores["lines/1"].record
+    store.put(record.name, b"damaged")
+    assert place.resumed().recovery.given_rows == {"lines": 17}
+    place.run.close()
 
 
 def test_a_manager_of_the_attempt_before_can_publish_nothing_more(place):

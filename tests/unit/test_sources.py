@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import math
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streammine.model.contracts import Delivery
+from streammine.model.contracts import Delivery, SourceReader
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError, TopologyError
-from streammine.model.topology.sources import FilesSource, GeneratorSource
+from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
 from streammine.operators.generators import Keys, Readings, Words, word_of_rank
 from streammine.runtime.sources import open_reader, resolve_source
 from streammine.runtime.sources.pace import LINGER_SECONDS, Pace
+from tests.unit.epoch_logs import write_log
 from tests.unit.source_reading import COUNT, SCHEMA, TIME, assert_independent, read_source
 
 
@@ -286,7 +287,7 @@ class TestGenerated:
         for rate in ("1/s", "130/s", "2000/s", "1000000/s"):
             source = generator("keys", 600, rate, **settings)
             for slices, portion in ((1, 1000), (3, 7)):
-                read = read_source(source, epoch, tmp_path, slices, portion, now=math.inf)
+                read = read_source(source, epoch, tmp_path, slices, portion, now=1e9)
                 assert read.rows == expected.rows, (rate, slices)
 
     def test_any_stretch_of_rows_can_be_made_alone(self) -> None:
@@ -320,6 +321,24 @@ class TestGenerated:
         assert [row[3][0] for row in read.rows] == list(range(0, 200, 2))
         with pytest.raises(TopologyError, match="stride"):
             read_source(generator("mine_source:Orders", 100, stride=2), TIME, tmp_path)
+
+
+def together(readers: list[SourceReader]) -> Iterator[tuple[float, list[int], int]]:
+    """Reads in the slices' own time. Gives, after each read, when it was, the open epochs of the slices that
+    are not exhausted, and how many rows it gave."""
+    wakes = dict.fromkeys(range(len(readers)), 0.0)
+    open_epochs = dict.fromkeys(wakes, 0)
+    while wakes:
+        index = min(wakes, key=wakes.__getitem__)
+        now = wakes[index]
+        delivery = readers[index].read(65_536, now)
+        if delivery.open_epoch > BEGINNING:
+            open_epochs[index] = delivery.open_epoch
+        if delivery.exhausted:
+            del wakes[index], open_epochs[index]
+        elif delivery.wake_after_seconds is not None:
+            wakes[index] += delivery.wake_after_seconds + 1e-4
+        yield now, list(open_epochs.values()), delivery.rows_read
 
 
 class TestPace:
@@ -376,7 +395,7 @@ class TestPace:
             resolved = resolve_source("s", source, COUNT, str(tmp_path))
             reader = open_reader(resolved, source, COUNT, 0, 2, None)
             assert reader.read(200_000, 1e6).rows_read == rows
-            second = open_reader(resolved, source, COUNT, 1, 2, None).read(1, math.inf)
+            second = open_reader(resolved, source, COUNT, 1, 2, None).read(1, 1e6)
             assert second.pieces[0].row == rows
 
     @pytest.mark.parametrize("slices", [2, 3])
@@ -394,27 +413,57 @@ class TestPace:
             open_reader(resolved, source, epoch, each, slices, None) for each in range(slices)
         ]
         block = Pace(per_second, 1).turn_rows
-        wakes = dict.fromkeys(range(slices), 0.0)
-        open_epochs = [0] * slices
+        apart = 0 if kind == "count" else (slices + 1) * block
         rows = calls = 0
-        while wakes:
-            index = min(wakes, key=wakes.__getitem__)
-            now = wakes[index]
-            delivery = readers[index].read(65_536, now)
+        for now, open_epochs, rows_read in together(readers):
             calls += 1
-            rows += delivery.rows_read
-            if delivery.exhausted:
-                del wakes[index]
-                continue
-            if delivery.wake_after_seconds is not None:
-                wakes[index] += delivery.wake_after_seconds + 1e-4
-            if delivery.open_epoch > BEGINNING:
-                open_epochs[index] = delivery.open_epoch
+            rows += rows_read
             due = int(now * per_second)
-            assert all(abs(each - due) <= (slices + 1) * block for each in open_epochs)
+            assert all(due - block - 1 <= each <= due + 1 + apart for each in open_epochs)
         assert rows == 10 * per_second
         # a wake for each row, or each linger, and a look at each block when the one before is over
-        assert calls <= min(rows, 10 / LINGER_SECONDS) + 2 * (rows // block + slices)
+        wakes = min(rows, 10 / LINGER_SECONDS) * (slices if kind == "count" else 1)
+        assert calls <= wakes + 2 * (rows // block + slices)
+
+    @pytest.mark.parametrize("slices", [2, 3])
+    @pytest.mark.parametrize("kind", ["count", "time"])
+    @pytest.mark.parametrize("stored", ["one file", "files", "log"])
+    def test_slices_of_files_stay_together(
+        self, stored: str, kind: Literal["count", "time"], slices: int, tmp_path: Path
+    ) -> None:
+        count, per_second = 600, 100
+        # epochs of time are shorter and shorter
+        times = [row * row // 200 for row in range(count)]
+        epochs = [row // 10 for row in range(count)]
+        epoch = EpochDefinition("count", 10)
+        if kind == "time":
+            epoch = EpochDefinition("time", 50_000_000, "ts")
+            epochs = [time // 50 for time in times]
+        if stored == "log":
+            # of most epochs the second partition has nothing
+            rows = {each: 40 if each % 20 == 0 else 1 for each in range(200)}
+            write_log(tmp_path / "log", 2, rows, dead=False, definition=epoch)
+            epochs = [each for each, number in rows.items() for _ in range(number)]
+            source: Any = LogSource.model_validate({"log": "log", "rate": f"{per_second}/s"})
+        else:
+            cut = count if stored == "one file" else 250
+            write_parquet(tmp_path / "a.parquet", times[:cut], 60)
+            if times[cut:]:
+                write_parquet(tmp_path / "b.parquet", times[cut:], 60)
+            source = files("*.parquet", rate=f"{per_second}/s")
+        resolved = resolve_source("s", source, epoch, str(tmp_path))
+        readers = [
+            open_reader(resolved, source, epoch, each, slices, None) for each in range(slices)
+        ]
+        total = 0
+        for now, open_epochs, rows_read in together(readers):
+            total += rows_read
+            for each in open_epochs:
+                late, early = now - LINGER_SECONDS - 1e-3, now + 1e-3
+                first, last = (int(when * per_second) + 1 for when in (late, early))
+                assert each >= epochs[max(0, min(first, len(epochs) - 1))]
+                assert each <= epochs[min(last, len(epochs) - 1)]
+        assert total == len(epochs)
 
     @pytest.mark.parametrize("per_second", [1, 100, 9600, 200_000])
     def test_a_slice_that_is_behind_reads_few_times_a_block(
@@ -425,6 +474,28 @@ class TestPace:
         reader = open_reader(resolved, source, COUNT, 1, 2, None)
         blocks = -(-2 * per_second // Pace(per_second, 1).turn_rows)
         calls = 1
-        while not reader.read(65_536, math.inf).exhausted:
+        while not reader.read(65_536, 0.0, INFINITY).exhausted:
             calls += 1
-        assert calls <= 3 * blocks + 1
+        assert calls <= blocks + 1
+
+    @pytest.mark.parametrize("kind", ["count", "time"])
+    def test_rows_of_epochs_that_were_given_already_do_not_wait(
+        self, kind: Literal["count", "time"], tmp_path: Path
+    ) -> None:
+        epoch = COUNT if kind == "count" else EpochDefinition("time", 2_000_000, "ts")
+        write_parquet(tmp_path / "a.parquet", jittered(0, 600, 0 if kind == "count" else 1), 10)
+        source = files("a.parquet", rate="10/s", lateness="5s")
+        expected = read_source(source, epoch, tmp_path, 2, now=1e9)
+        given: dict[int, Counter[int]] = {0: Counter(), 1: Counter()}
+        resolved = resolve_source("s", source, epoch, str(tmp_path))
+        for index, of_slice in given.items():
+            reader = open_reader(resolved, source, epoch, index, 2, None)
+            while not (delivery := reader.read(7, 0.01, 3)).wake_after_seconds:
+                assert delivery.open_epoch <= 3
+                for piece in delivery.pieces:
+                    of_slice[piece.epoch] += piece.batch.num_rows
+            assert delivery.open_epoch <= 3
+            assert delivery.wake_after_seconds > 0.3, "what was not given waits for its time"
+        epochs = Counter(row[0] for row in expected.rows)
+        for each in range(3):
+            assert sum(of_slice[each] for of_slice in given.values()) == epochs[each]

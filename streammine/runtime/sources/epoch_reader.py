@@ -5,7 +5,6 @@ How rows are cut into runs and portions changes neither their epochs nor their p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.runtime.sources.due_epochs import DueEpochs
 from streammine.runtime.sources.pace import Pace
 from streammine.runtime.sources.runs import RowRun, RunReader
 from streammine.runtime.sources.usable import dead_between
@@ -22,8 +22,9 @@ from streammine.runtime.sources.usable import dead_between
 class EpochReader:
     """A SourceReader over a run reader. `columns` are handed out (None: those of the runs).
 
-    Its position is the start of the run that is being handed out. Where it keeps a pace, the rows of
-    that run that were handed out are due at once after a resume, and so is the first one behind them.
+    Its position is the start of the run that is being handed out, or of what is read together with it. Where
+    it keeps a pace, the position's `number` is that of the row behind the last one that was handed out.
+    With `due_epochs` no epoch is said to be over before the rows of the whole source up to its end are due.
     """
 
     def __init__(
@@ -33,23 +34,24 @@ class EpochReader:
         columns: Sequence[str] | None,
         pace: Pace | None = None,
         position: Position | None = None,
+        due_epochs: DueEpochs | None = None,
     ) -> None:
         self._runs = runs
         self._definition = definition
         self._columns = None if columns is None else list(columns)
         self._pace = pace
+        self._due_epochs = due_epochs
         self._open_epoch = BEGINNING
+        self._told_epoch = BEGINNING
         self._run: _CutRun | None = None
         self._at = 0
         self._exhausted = False
-        self._resume_number: int | None = None
         self._next_number = 0
         self._given = 0
         self._repeated = 0
         if position is not None:
             runs.seek(position["runs"])
             self._next_number = position["number"]
-            self._resume_number = self._next_number
             self._repeated = position["given"]
         self._run_position = runs.position()
 
@@ -68,7 +70,7 @@ class EpochReader:
             "given": self._given + self._repeated,
         }
 
-    def read(self, rows: int, elapsed_seconds: float) -> Delivery:
+    def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery:
         """See SourceReader."""
         assert rows > 0
         if self._run is None and not self._exhausted:
@@ -79,51 +81,57 @@ class EpochReader:
             return Delivery((), INFINITY, 0, exhausted=True)
         start = self._at
         stop = min(start + rows, run.row_count)
-        wake_after_seconds = None
+        wanted = stop
         if self._pace is not None and stop > start:
-            if elapsed_seconds < math.inf:
-                due = self._due(run.numbers[start:stop], elapsed_seconds, self._pace)
-                if due < stop - start:
-                    stop = start + due
-                    next_number = int(run.numbers[stop])
-                    wake_after_seconds = self._pace.wake_after_seconds(next_number, elapsed_seconds)
-            else:
-                # beyond what was given already the pace is kept, so little is read at once
-                stop = min(stop, start + self._pace.hasty_rows)
+            bound = self._pace.due_bound(elapsed_seconds)
+            due = int(run.numbers[start:stop].searchsorted(bound))
+            stop = start + max(due, run.rows_below(given_below, start, stop))
             if stop > start:
                 self._next_number = max(self._next_number, int(run.numbers[stop - 1]) + 1)
-            if elapsed_seconds == math.inf:
-                self._resume_number = self._next_number
         dead = run.take_dead()
         assert all(epoch >= self._open_epoch for epoch, _ in dead), "epochs never reopen"
         pieces = tuple(run.pieces(start, stop))
         assert all(piece.epoch >= self._open_epoch for piece in pieces), "epochs never reopen"
         self._at = stop
         self._open_epoch = max(self._open_epoch, run.open_epoch(stop))
+        waits_for = None if stop == wanted else int(run.numbers[stop])
         count = stop - start + sum(len(rows) for _, rows in dead)
         repeated = min(count, self._repeated)
         self._repeated -= repeated
         self._given += count
         if stop == run.row_count:
             self._run = None
-            self._run_position = self._runs.position()
-            self._given = 0
+            position = self._runs.position()
+            if position != self._run_position:
+                # else several runs begin at one place, and are all given again from there
+                self._run_position, self._given = position, 0
             self._exhausted = self._open_epoch == INFINITY
+        wake_after_seconds = self._tell(waits_for, elapsed_seconds, given_below)
         return Delivery(
             pieces,
-            self._open_epoch,
+            self._told_epoch,
             count - repeated,
             dead,
             self._exhausted,
             wake_after_seconds,
         )
 
-    def _due(self, numbers: IntArray, elapsed_seconds: float, pace: Pace) -> int:
-        """How many of these rows are due."""
-        if self._resume_number is not None:
-            pace.go_on(self._resume_number, elapsed_seconds)
-            self._resume_number = None
-        return pace.due_among(numbers, elapsed_seconds)
+    def _tell(
+        self, waits_for: int | None, elapsed_seconds: float, given_below: int
+    ) -> float | None:
+        """Note which epochs are over and due; returns how long there is nothing to do where the next row,
+        number `waits_for`, is not due."""
+        open_epoch = self._open_epoch
+        pace, due_epochs = self._pace, self._due_epochs
+        if pace is not None and due_epochs is not None and not self._exhausted:
+            due, until = due_epochs.at(pace.due_bound(elapsed_seconds))
+            open_epoch = min(open_epoch, max(due, given_below))
+            if waits_for is not None and open_epoch < self._open_epoch:
+                waits_for = min(waits_for, until - 1)
+        self._told_epoch = max(self._told_epoch, open_epoch)
+        if pace is None or waits_for is None:
+            return None
+        return pace.wake_after_seconds(waits_for, elapsed_seconds)
 
     def _start_run(self) -> None:
         run = self._runs.next_run()
@@ -180,6 +188,16 @@ class _CutRun:
         if self._epochs is not None:
             return int(self._epochs[position])
         return self._definition.lowest_open(self._run.number + position)
+
+    def rows_below(self, epoch: int, start: int, stop: int) -> int:
+        """How many of the rows [start, stop) to hand out for none of a lower epoch to be left there."""
+        if self._epoch is not None:
+            return stop - start if self._epoch < epoch else 0
+        lowest_from = self._epochs if self._lowest_from is None else self._lowest_from
+        if lowest_from is not None:
+            return int(lowest_from[start:stop].searchsorted(epoch))
+        first = epoch * self._definition.length - self._run.number
+        return min(max(start, first), stop) - start
 
     def pieces(self, start: int, stop: int) -> Iterator[Piece]:
         """Rows [start, stop) as pieces of one epoch each, epochs ascending."""

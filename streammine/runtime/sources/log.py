@@ -23,6 +23,7 @@ from streammine.model.errors import InputError
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
 from streammine.model.locations import below
 from streammine.model.source_order import usable_event_times
+from streammine.runtime.sources.due_epochs import DueEpochs, ListedEpochs
 from streammine.runtime.sources.files import OpenFile, read_whole
 from streammine.runtime.sources.runs import RowRun
 
@@ -56,6 +57,7 @@ class LogRuns:
     ) -> None:
         manifest = read_manifest(folder)
         self._total_rows = manifest.rows_read
+        self._rows_used = manifest.rows_used
         self._definition = definition
         self._visible = list(manifest.schema.names if columns is None else columns)
         self._first_rows = _first_rows(folder, len(manifest.partitions)) if with_numbers else None
@@ -72,6 +74,14 @@ class LogRuns:
     @property
     def total_rows(self) -> int | None:
         return self._total_rows
+
+    @property
+    def due_epochs(self) -> DueEpochs | None:
+        """Where the epochs begin in the log's order, if rows have numbers in it."""
+        if self._first_rows is None:
+            return None
+        firsts = [numbers[0] for numbers in self._first_rows.values()]
+        return ListedEpochs(firsts, list(self._first_rows), self._rows_used)
 
     def next_run(self) -> RowRun | None:
         partition = min(

@@ -13,13 +13,15 @@ from streammine.model.topology.live_sources import LiveSource
 from streammine.model.topology.replay_source import ReplaySource
 from streammine.model.topology.sources import FilesSource, GeneratorSource
 from streammine.runtime.sources.delimited import ParsedFile
+from streammine.runtime.sources.due_epochs import CountedEpochs, DueEpochs
 from streammine.runtime.sources.epoch_reader import EpochReader
 from streammine.runtime.sources.generated import GeneratedRuns
 from streammine.runtime.sources.live import open_live_reader, open_replay_reader
 from streammine.runtime.sources.log import LogRuns
 from streammine.runtime.sources.merged import MergedFiles
 from streammine.runtime.sources.pace import Pace
-from streammine.runtime.sources.parquet import ParquetRuns, row_groups, share
+from streammine.runtime.sources.parquet import ParquetRuns, RowGroup, row_groups, share
+from streammine.runtime.sources.parquet_epochs import ParquetEpochs
 from streammine.runtime.sources.resolving import (
     AnySource,
     make_generator,
@@ -38,13 +40,14 @@ def open_reader(
     slices: int,
     columns: Sequence[str] | None,
     position: Position | None = None,
+    given_rows: int = 0,
 ) -> SourceReader:
     """The reader of slice `slice_index` of `slices`, from `position` on (None: from the start).
 
     `columns` names the visible columns that are handed out, in that order (None: all). A batch must
     have a column to have rows, so of an empty selection the narrowest column is handed out. Where
-    the source can't be split, slice 0 reads it and the others are exhausted at once. Raises
-    InputError.
+    the source can't be split, slice 0 reads it and the others are exhausted at once. `given_rows`: how
+    many rows of the whole source were given before its pace began. Raises InputError.
     """
     assert 0 <= slice_index < slices
     schema = schema_of(resolved)
@@ -59,7 +62,8 @@ def open_reader(
         return open_replay_reader(
             resolved.name, settings, epoch, base, slice_index, visible, position
         )
-    pace = None if settings.rate is None else Pace(settings.rate.events, settings.rate.seconds)
+    rate = settings.rate
+    pace = None if rate is None else Pace(rate.events, rate.seconds, given_rows)
     if not resolved.parallel:
         if slice_index > 0:
             return EpochReader(EmptyRuns(resolved.rows), epoch, None, pace, position)
@@ -67,7 +71,7 @@ def open_reader(
     if resolved.kind == "log":
         assert resolved.log is not None
         log = LogRuns(resolved.log, epoch, visible, slice_index, slices, pace is not None)
-        return EpochReader(log, epoch, None, pace, position)
+        return EpochReader(log, epoch, None, pace, position, log.due_epochs)
     wanted = set(visible)
     if epoch.column is not None:
         wanted.add(epoch.column)
@@ -75,6 +79,9 @@ def open_reader(
         wanted.add(settings.merge_by)
     needed = [name for name in schema.names if name in wanted]
     runs: RunReader
+    due_epochs: DueEpochs | None = None
+    if pace is not None and slices > 1 and epoch.kind == "count":
+        due_epochs = CountedEpochs(epoch)
     if isinstance(settings, GeneratorSource):
         generator = make_generator(settings, resolved.details["base"])
         name, seed, rows = settings.generator, settings.seed, settings.rows
@@ -82,8 +89,13 @@ def open_reader(
     else:
         assert isinstance(settings, FilesSource)
         assert settings.prepare is None, "a source to be prepared is read from its log"
-        runs = _file_runs(resolved, settings, epoch, slice_index, slices, schema, needed)
-    return EpochReader(runs, epoch, visible, pace, position)
+        is_parquet = settings.resolved_format == "parquet"
+        files = enumerate(resolved.files) if is_parquet else ()
+        groups = row_groups(list(files), epoch, schema)
+        runs = _file_runs(resolved, settings, epoch, slice_index, slices, schema, needed, groups)
+        if pace is not None and slices > 1 and epoch.kind == "time" and is_parquet:
+            due_epochs = ParquetEpochs(groups, epoch, schema, settings.lateness.microseconds)
+    return EpochReader(runs, epoch, visible, pace, position, due_epochs)
 
 
 def _visible(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
@@ -109,14 +121,15 @@ def _file_runs(
     slices: int,
     schema: pa.Schema,
     columns: list[str],
+    groups: list[RowGroup],
 ) -> RunReader:
+    """`groups` are those of Parquet files."""
     files = list(enumerate(resolved.files))
     lateness = settings.lateness.microseconds
     # Time epochs do not depend on the order of the files: side by side is as good as interleaved.
     merge_by = settings.merge_by if epoch.kind == "count" else None
     streams: list[FileStream]
     if settings.resolved_format == "parquet":
-        groups = row_groups(files, epoch, schema)
         if merge_by is None:
             mine = share(groups, slice_index, slices)
             return ParquetRuns(mine, schema, columns, epoch, lateness, total_rows=resolved.rows)

@@ -1,17 +1,13 @@
-"""When a paced source's rows are due: row k of the whole source k / rate seconds after the
-start."""
+"""When a paced source's rows are due: row k of the whole source k / rate seconds after the job's pace
+began, wherever and whenever its slices are built."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-
-from streammine.model.contracts import IntArray
+from math import floor
 
 LINGER_SECONDS = 0.002
 """Rows of about this long leave together; waking for each would cost more than it is worth."""
-
-HASTE_SECONDS = 0.02
-"""Rows of about this long are read at once where a source makes up for lost time."""
 
 TURN_SECONDS = 0.05
 """Rows of about this long are one slice's turn where slices share rows in blocks: while one has its
@@ -19,24 +15,12 @@ turn the others wait, their epochs ahead."""
 
 
 class Pace:
-    """A rate of `events` per `seconds`."""
+    """A rate of `events` per `seconds`. Rows before number `first` are due from the beginning, and it is the
+    first that has a time, 0: where a job goes on after everything was down, it does not make up for that."""
 
-    def __init__(self, events: int, seconds: int) -> None:
+    def __init__(self, events: int, seconds: int, first: int = 0) -> None:
         self._rate = Fraction(events, seconds)
-        self._number = 0
-        self._since_seconds = 0.0
-
-    def go_on(self, number: int, elapsed_seconds: float) -> None:
-        """Row `number` is due now, and the pace goes on from there; unless it is overdue, when the rows
-        make up for the time that was lost."""
-        if number >= self.due_bound(elapsed_seconds):
-            self._number = number
-            self._since_seconds = elapsed_seconds
-
-    @property
-    def hasty_rows(self) -> int:
-        """How many rows to read at once without regard to when they are due."""
-        return 1 + int(self._rate * Fraction(HASTE_SECONDS))
+        self._first = first
 
     @property
     def turn_rows(self) -> int:
@@ -45,14 +29,9 @@ class Pace:
 
     def due_bound(self, elapsed_seconds: float) -> int:
         """Rows with a smaller number in the source are due by now."""
-        since = Fraction(max(0.0, elapsed_seconds - self._since_seconds))
-        return self._number + int(since * self._rate) + 1
-
-    def due_among(self, numbers: IntArray, elapsed_seconds: float) -> int:
-        """How many of these ascending row numbers (int64) are due."""
-        return int(numbers.searchsorted(self.due_bound(elapsed_seconds)))
+        return self._first + max(0, floor(Fraction(elapsed_seconds) * self._rate) + 1)
 
     def wake_after_seconds(self, number: int, elapsed_seconds: float) -> float:
         """How long to wait for row `number`, at least the linger."""
-        due_seconds = float((number - self._number) / self._rate) + self._since_seconds
+        due_seconds = float((number - self._first) / self._rate)
         return max(LINGER_SECONDS, due_seconds - elapsed_seconds)

@@ -153,7 +153,7 @@ def _times(
             complete = statistics.has_null_count and statistics.null_count == 0
             return int(times[0]), int(times[1]), not complete
     earliest, latest, usable_rows = INFINITY, BEGINNING, 0
-    for times in _usable_times(parquet, path, index, definition, schema):
+    for times in usable_times(parquet, path, index, definition, schema):
         if len(times):
             earliest, latest = min(earliest, int(times.min())), max(latest, int(times.max()))
             usable_rows += len(times)
@@ -165,13 +165,13 @@ def _first_time(
 ) -> int:
     """The first usable event time of a file, or NO_TIME."""
     for index in range(parquet.metadata.num_row_groups):
-        for times in _usable_times(parquet, path, index, definition, schema):
+        for times in usable_times(parquet, path, index, definition, schema):
             if len(times):
                 return int(times[0])
     return NO_TIME
 
 
-def _usable_times(
+def usable_times(
     parquet: pq.ParquetFile, path: str, index: int, definition: EpochDefinition, schema: pa.Schema
 ) -> Iterator[IntArray]:
     """The event times of a row group's usable rows, in order."""
@@ -185,6 +185,13 @@ def _usable_times(
         typed, _, _ = typed_rows(batch, pa.schema([schema.field(name) for name in names]))
         times, usable = usable_event_times(typed.column(definition.column), definition.unit)
         yield times if usable is None else times[usable]
+
+
+def lowest_by_time(group: RowGroup, clock: FileClock) -> int:
+    """The lowest epoch that a row of the group can have when its file has reached so much."""
+    earliest = clock.epoch.lowest_open(group.earliest)
+    dead_from = clock.epoch.lowest_open(max(group.dead_from, clock.latest))
+    return min(max(earliest, clock.open_epoch), dead_from)
 
 
 class ParquetRuns:
@@ -239,13 +246,7 @@ class ParquetRuns:
     def _lowest_epoch(self, group: RowGroup) -> int:
         if self._definition.kind == "count":
             return self._definition.lowest_open(group.number)
-        return self._lowest_by_time(group, self._clock_before(group))
-
-    def _lowest_by_time(self, group: RowGroup, clock: FileClock) -> int:
-        """The lowest epoch that a row of the group can have when its file has reached so much."""
-        earliest = self._definition.lowest_open(group.earliest)
-        dead_from = self._definition.lowest_open(max(group.dead_from, clock.latest))
-        return min(max(earliest, clock.open_epoch), dead_from)
+        return lowest_by_time(group, self._clock_before(group))
 
     def position(self) -> Position:
         """The start of the row groups that are read together."""
@@ -335,7 +336,7 @@ class ParquetRuns:
             return later
         if self.clock is None:
             return self._definition.lowest_open(group.number + self._in_group)
-        return min(later, self._lowest_by_time(group, self.clock))
+        return min(later, lowest_by_time(group, self.clock))
 
     def close(self) -> None:
         if self._file is not None:

@@ -140,7 +140,7 @@ class LiveReader(LogReader):
         self._file = file
         self._homeless: list[DeadRow] = []
 
-    def read(self, rows: int, elapsed_seconds: float) -> Delivery:
+    def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery:
         """See SourceReader."""
         if self._exhausted:
             return Delivery((), INFINITY, 0, exhausted=True)

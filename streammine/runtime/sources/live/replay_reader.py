@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece
-from streammine.model.epochs import INFINITY
+from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import InputError
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
 from streammine.model.ingest_log import Parcel, Replayed
@@ -20,7 +20,7 @@ from streammine.runtime.sources.live.reader import WAKE_SECONDS, LogReader
 class ReplayReader(LogReader):
     """A SourceReader. Rows have the epochs and positions of the log that is replayed."""
 
-    def read(self, rows: int, elapsed_seconds: float) -> Delivery:
+    def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery:
         """See SourceReader."""
         if self._exhausted:
             return Delivery((), INFINITY, 0, exhausted=True)
