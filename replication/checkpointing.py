@@ -186,7 +186,8 @@ class Coordinator:
             self._making = Checkpoint(epoch, done)
             return [PublishCheckpoint(self._making)]
         missing = [one for one in self._slices if found[one] is None]
-        if any(_refused(standings[one], epoch) for one in missing if one in self._sources):
+        if any(_missed(standings[one], epoch) for one in missing if one in self._sources):
+            # they had ended the epoch before they heard of it
             self.margin = min(2 * self.margin, LARGEST_MARGIN)
             self._give_up()
         elif any(self._passed(one, standings[one], epoch) for one in missing):
@@ -200,7 +201,7 @@ class Coordinator:
     def _passed(self, slice_id: SliceId, standing: SliceStanding, epoch: int) -> bool:
         """The live replica will never have a snapshot of the epoch, nor be finished by it."""
         _, restored_from = self._replicas[slice_id]
-        return restored_from >= epoch or (standing.frozen < epoch and _ended(standing, epoch))
+        return restored_from >= epoch or _missed(standing, epoch)
 
     def _wait_for_writes(self, now_seconds: float) -> None:
         if self._all_frozen_at is None:
@@ -264,17 +265,10 @@ def _ending(standing: SliceStanding) -> bool:
     return standing.frontier == INFINITY and standing.final_epoch is None
 
 
-def _refused(standing: SliceStanding, epoch: int) -> bool:
-    """A source ended the epoch before it heard of it."""
-    return standing.accepted < epoch and standing.frozen < epoch and _ended(standing, epoch)
-
-
-def _ended(standing: SliceStanding, epoch: int) -> bool:
-    """Past the epoch, and not because of an agreement to freeze there that is still to be kept."""
-    if standing.final_epoch is not None:
-        return standing.final_epoch > epoch
-    agreed = standing.accepted >= epoch
-    return standing.frontier > epoch and not agreed and not _ending(standing)
+def _missed(standing: SliceStanding, epoch: int) -> bool:
+    """Past the epoch without having frozen there, or agreed to (which is still to be kept)."""
+    heeded = standing.accepted >= epoch or standing.frozen >= epoch
+    return standing.frontier > epoch and not heeded and not _ending(standing)
 
 
 def _restore(standing: SliceStanding, epoch: int) -> Restore | None:

@@ -17,7 +17,7 @@ from mutation.mutants import ROOT
 from streammine.simulation.faults import FaultKind
 from streammine.simulation.trials import Trials
 from streammine.simulation.workload import Workload
-from tests.simulation import workloads
+from tests.simulation import loops, workloads
 
 SEEDS = 300
 FOLDERS = ("tests/unit", "tests/property")
@@ -118,6 +118,9 @@ def _trials(workload: str) -> Trials:
     if workload == "word count":
         lines = {"line": workloads.text(160)}
         made = Workload(workloads.word_count(3), {"lines": pa.table(lines)})
+    elif workload == "loop":
+        numbers = {"numbers": loops.numbers(25, largest=8)}
+        made = Workload(loops.halving(2, 2, sources=2), numbers)
     else:
         made = Workload(workloads.equi_join(2), workloads.orders_and_payments(80))
     return Trials(made, tuple(FaultKind))
@@ -125,7 +128,7 @@ def _trials(workload: str) -> Trials:
 
 def seeds(count: int) -> list[Check]:
     """So many seeds of the simulation, in turn over its workloads."""
-    names = ("word count", "join")
+    names = ("word count", "join", "loop")
     # the parent runs nothing itself: threads that it had started would be missing in its forks
     right = dict(each_in_a_fork(names, lambda name, tell: tell(_trials(name).digest), len(names)))
 

@@ -25,7 +25,7 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import replace
 
-from streammine.engine.input_channel import InputChannel
+from streammine.engine.input_channel import InputChannel, after
 from streammine.engine.kept import Kept
 from streammine.engine.loop_ends import Ends
 from streammine.engine.loop_head import Carry, CloseStamp, LoopHead, Standing
@@ -171,7 +171,7 @@ class LoopSlice(SliceMachine):
 
     def _hear(self, channel: InputChannel, at: int, said: int) -> None:
         self.ends.heard(channel.number, at, said)
-        if self.stepped < at < INFINITY and at not in self._steps:
+        if at not in self._steps:
             insort(self._steps, at)
 
     def _align(self) -> None:
@@ -235,11 +235,9 @@ class LoopSlice(SliceMachine):
         self.stepped = at
 
     def _close_outputs(self, epoch: int, checkpoint: bool = False) -> None:
-        """What was processed up to a barrier is frozen: its end goes on."""
-        at = final(epoch)
-        if at in self._steps:
-            self._steps.remove(at)
-        self._end_stamp(at, checkpoint)
+        """What was processed up to a barrier is frozen: its end goes on, even where the head has jumped over
+        that epoch and told of none. A step that comes to it afterwards adds nothing."""
+        self._end_stamp(final(epoch), checkpoint)
 
     def _next_epoch(self, at: int, sent_back: int) -> int:
         """The lowest epoch behind final stamp `at` in which there is or may come anything."""
@@ -342,11 +340,11 @@ class LoopHeadSlice(LoopSlice):
         """The head's protocol alone says what is complete."""
 
     def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
-        if self.kinds[channel.number] != "back":
+        if self.kinds[channel.number] == "back":
+            for epoch in epochs:
+                self.held.discard(channel.number, epoch)
+        else:
             super()._discard(channel, epochs)
-            return
-        for epoch in epochs:
-            self.held.discard(channel.number, epoch)
 
     def _settle(self) -> list[Effect]:
         while True:
@@ -378,12 +376,11 @@ class LoopHeadSlice(LoopSlice):
             self.held.add(carried, nbytes)
 
     def _close(self, at: int) -> None:
-        if at < INFINITY:
-            self._steps.append(at)
-            for held in sorted(each for each in self.held.epochs if each <= at):
-                for work, nbytes in self.held.give(held):
-                    super()._take_in(work, nbytes)
-        self.frontier.advance([at if at == INFINITY else at + 1])
+        self._steps.append(at)
+        for held in sorted(each for each in self.held.epochs if each <= at):
+            for work, nbytes in self.held.give(held):
+                super()._take_in(work, nbytes)
+        self.frontier.advance([after(at)])
 
     def _end_stamp(self, at: int, checkpoint: bool) -> None:
         epoch, last = epoch_of(at), is_final(at)
@@ -418,4 +415,4 @@ class LoopHeadSlice(LoopSlice):
 
 def carried_from(channel: int) -> int:
     """The number under which rows are known that were carried from a channel."""
-    return ~channel if channel >= 0 else channel
+    return ~channel

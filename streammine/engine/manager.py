@@ -378,7 +378,6 @@ class ManagerMachine:
         arrived = job.arrived_plan()
         if arrived is not None:
             self._publish(job, arrived, effects)
-            return
         if not job.plan.draining:
             return
         usable = [node for node in self.live if node[0] not in job.plan.draining]

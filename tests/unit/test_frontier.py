@@ -36,6 +36,16 @@ def test_gaps_cost_nothing_and_are_processed_as_soon_as_they_are_complete() -> N
     assert frontier.processed_below() == 1_000_000
 
 
+def test_the_backlog_is_what_is_complete_and_still_to_be_closed() -> None:
+    frontier = Frontier()
+    for epoch in (3, 4, 5):
+        frontier.touch(epoch)
+    frontier.advance([5, 7])
+    assert frontier.backlog == 2
+    frontier.closed(3, due=None)
+    assert frontier.backlog == 1
+
+
 def test_a_due_epoch_is_closed_without_data_and_before_later_data() -> None:
     frontier = Frontier()
     frontier.touch(1)

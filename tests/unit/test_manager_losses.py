@@ -11,6 +11,7 @@ from streammine.engine.managed_job import CALM_SECONDS
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import Elected, NodesChanged, Reported, Ticked
 from streammine.engine.node_stimuli import CheckpointsFound, JobSeen, PlanSeen
+from streammine.model.control import DamagedSnapshot
 from streammine.model.job import Placement
 from tests.unit.managing import (
     ON_A,
@@ -24,7 +25,7 @@ from tests.unit.managing import (
     snapshotting,
     told,
 )
-from tests.unit.small_job import ASYNCHRONOUS, GRAPH, SLICES, report, told_by
+from tests.unit.small_job import ASYNCHRONOUS, GRAPH, SLICES, record, report, told_by
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 
@@ -102,6 +103,60 @@ def test_a_node_that_dies_while_it_is_made_ready_counts_each_time(
     for member in range(3, 7):
         lines += told(manager, NodesChanged((("a", member),)))
     assert [line for line in lines if line.startswith("end")]
+
+
+def test_all_who_were_there_before_are_lost_together() -> None:
+    """Then whoever makes up for them was not what they died of."""
+    manager = checkpointed("a", "b", "c")
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "c")
+    for left in ((A, C), (C,)):
+        assert len(planned(told(manager, NodesChanged(left)))) == 1
+        assert plan_of(manager).rebuilt == 1
+
+
+def test_a_damaged_snapshot_is_no_loss_of_nodes() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    told(manager, NodesChanged((A,)))
+    alive = [report(name, frontier=25) for name in ON_A] + [report("source/1", 3, 21)]
+    bad = DamagedSnapshot("counts/1", 3, record("counts/1", 20).name, "checksum")
+    told_so = told(manager, Reported(told_by("a", 3, alive, damaged=[bad])))
+    assert planned(told_so) == ["plan 4: run"]
+    assert plan_of(manager).rebuilt == 1
+
+
+@pytest.mark.parametrize("heard", [("source/0", "counts/0"), ("counts/0",)])
+def test_a_job_has_got_as_far_as_the_last_of_its_slices_have(heard: tuple[str, ...]) -> None:
+    """What sources have read ahead is not done."""
+    manager = checkpointed()
+    for node, index in (("a", 0), ("b", 1)):
+        frontiers = {"source": 45, "counts": 25 + index}
+        reports = [
+            report(f"{name.partition('/')[0]}/{index}", 1, frontiers[name.partition("/")[0]])
+            for name in heard
+        ]
+        told(manager, Reported(told_by(node, plan_of(manager).version, reports)))
+    told(manager, NodesChanged((A,)))
+    assert plan_of(manager).reached == 24
+
+
+def test_a_calm_begins_when_all_that_the_plan_wants_is_there() -> None:
+    manager = checkpointed()
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "b", *ON_B, frontier=25)
+    told(manager, NodesChanged((A, ("b", 3))))
+    version = plan_of(manager).version
+    there = [report(name, version, 25) for name in ON_B]
+    for now in range(1, int(CALM_SECONDS) + 12, 10):
+        told(manager, Ticked(float(now)))
+        hear(manager, "a", *ON_A, frontier=25)
+        # for the first half it still builds
+        known = version - 1 if now < CALM_SECONDS / 2 else version
+        told(manager, Reported(told_by("b", known, there, member=3)))
+    assert plan_of(manager).version == version
+    lose(manager, 4)
+    assert plan_of(manager).rebuilt == 2
 
 
 @pytest.mark.parametrize(("calm_seconds", "rebuilt"), [(CALM_SECONDS - 10, 2), (CALM_SECONDS, 1)])

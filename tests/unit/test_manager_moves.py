@@ -33,9 +33,9 @@ from tests.unit.test_manager_recovery import B, checkpointed, hear
 COUNTS = SliceId("counts", 1)
 
 
-def settled(retained_after: int | None = None, frontier: int = 25) -> ManagerMachine:
+def settled(*nodes: str, retained_after: int | None = None, frontier: int = 25) -> ManagerMachine:
     """Complete checkpoints 10 and 20; all have reported."""
-    manager = checkpointed()
+    manager = checkpointed(*nodes)
     hear(manager, "a", *ON_A, frontier=frontier, retained_after=retained_after)
     hear(manager, "b", *ON_B, frontier=frontier, retained_after=retained_after)
     return manager
@@ -66,11 +66,14 @@ def test_a_move_by_state_transfer_stops_the_slice_meanwhile() -> None:
     assert places(manager)["counts/1"] == "a: 3 from 20"
 
 
-def test_a_moved_slice_begins_where_nobody_lacks_anything_before() -> None:
-    # counts/0 lacks epochs from 18 on: a source that begins at 20 could not give it 18 to 20
-    manager = settled(frontier=18)
+@pytest.mark.parametrize(("lacks_from", "origin"), [(18, 10), (20, 10), (21, 20)])
+def test_a_moved_slice_begins_where_nobody_lacks_anything_before(
+    lacks_from: int, origin: int
+) -> None:
+    # where counts/0 lacks epochs from 18 on, a source that begins behind 20 could not give it 18 to 20
+    manager = settled(frontier=lacks_from)
     told(manager, MoveAsked(1, SliceId("source", 1), "a", True))
-    assert places(manager)["source/1"] == "b, a: 3 from 10"
+    assert places(manager)["source/1"] == f"b, a: 3 from {origin}"
 
 
 def test_a_slice_is_not_moved_while_its_senders_hold_too_little() -> None:
@@ -124,6 +127,41 @@ def test_a_drain_moves_everything_away_and_places_nothing_there() -> None:
         "counts/1": "b, a: 4 from 20",
     }
     assert plan_of(manager).draining == ("b",)
+
+
+def test_what_is_drained_goes_where_least_is() -> None:
+    manager = settled("a", "b", "c")
+    told(manager, DrainAsked("b"))
+    assert places(manager) == {
+        "source/0": "a",
+        "source/1": "b, c: 4 from 20",
+        "counts/0": "a",
+        "counts/1": "b, c: 4 from 20",
+    }
+
+
+def test_where_all_who_live_are_to_be_emptied_what_is_lost_goes_to_them_all_the_same() -> None:
+    manager = settled("a", "b", "c")
+    told(manager, DrainAsked("b"), DrainAsked("a"), NodesChanged(NODES))
+    hear(manager, "a", *ON_A, frontier=25)
+    told(manager, NodesChanged((B,)))
+    generation = plan_of(manager).version
+    assert places(manager) == {
+        "source/0": f"b: {generation} from 20",
+        "source/1": "b",
+        "counts/0": f"b: {generation} from 20",
+        "counts/1": "b",
+    }
+
+
+def test_a_second_replica_that_is_lost_is_no_loss_of_the_job() -> None:
+    manager = settled("a", "b", "c")
+    told(manager, MoveAsked(1, COUNTS, "c", True))
+    arrived = told_by("c", plan_of(manager).version, [report("counts/1", 3, 22)])
+    assert planned(told(manager, Reported(arrived))) == []
+    assert planned(told(manager, NodesChanged(NODES))) == ["plan 4: run"]
+    assert places(manager)["counts/1"] == "b"
+    assert plan_of(manager).rebuilt == 0
 
 
 def test_a_drain_waits_until_slices_can_be_moved() -> None:

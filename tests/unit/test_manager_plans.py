@@ -63,6 +63,10 @@ def test_a_refusal_changes_nothing_of_a_job_that_is_over_or_has_no_plan() -> Non
     assert other.jobs[1].phase is JobPhase.SUBMITTED
 
 
+def test_what_a_store_says_of_a_job_that_is_forgotten_matters_to_nobody() -> None:
+    assert told(settled(), CheckpointsFound(7, (checkpoint(30),))) == []
+
+
 def test_nothing_else_is_decided_before_what_is_lost_is_made_up_for() -> None:
     old = snapshotting()
     new = new_manager()

@@ -97,6 +97,33 @@ def test_a_slice_is_restored_before_what_a_living_consumer_lacks() -> None:
     assert places(manager)["counts/1"] == "a: 3 from 20"
 
 
+def test_who_is_being_built_lacks_what_comes_after_its_snapshot() -> None:
+    # b's slices are on their way to c, where nothing was heard of them yet, when a is lost as well
+    manager = checkpointed("a", "b", "c")
+    hear(manager, "a", *ON_A, frontier=25)
+    hear(manager, "c")
+    told(manager, NodesChanged((A, C)))
+    assert planned(told(manager, NodesChanged((C,)))) == ["plan 4: run"]
+    assert places(manager) == {
+        "source/0": "c: 4 from 20",
+        "source/1": "c: 3 from 20",
+        "counts/0": "c: 4 from 20",
+        "counts/1": "c: 3 from 20",
+    }
+
+
+def test_who_is_being_built_for_the_first_time_lacks_everything() -> None:
+    manager = snapshotting(deployed=False)
+    told(manager, Reported(told_by("a", 0)))
+    assert planned(told(manager, NodesChanged((A,)))) == ["plan 2: deploy"]
+    assert places(manager) == {
+        "source/0": "a",
+        "source/1": "a: 2",
+        "counts/0": "a",
+        "counts/1": "a: 2",
+    }
+
+
 def test_a_newer_snapshot_than_the_last_checkpoint_is_good_enough() -> None:
     manager = checkpointed()
     hear(manager, "a", *ON_A, frontier=35, snapshots=(30,))
@@ -219,6 +246,18 @@ def test_who_retains_too_little_for_the_older_snapshot_is_rebuilt_with_it() -> N
     told(manager, Reported(told_so))
     assert places(manager)["counts/1"] == "a: 4 from 10"
     assert places(manager)["source/1"] == "a: 4 from 10"
+
+
+def test_a_snapshot_that_the_last_checkpoint_does_not_name_is_not_relied_on() -> None:
+    # counts/1 made one of 20 again after the checkpoint's was damaged; the store need not keep it
+    manager = lost_b()
+    alive = [report(name, frontier=25) for name in ON_A] + [report("source/1", 3, 21)]
+    bad = [damaged("counts/1", 20, 3)]
+    told(manager, Reported(told_by("a", 3, alive, damaged=bad)))
+    alive.append(report("counts/1", 4, 25, snapshots=(20,)))
+    told(manager, Reported(told_by("a", 4, alive, damaged=bad)))
+    told(manager, NodesChanged((C,)))
+    assert places(manager)["counts/1"] == "c: 5 from 10"
 
 
 def test_when_every_snapshot_is_damaged_a_slice_begins_anew() -> None:

@@ -18,7 +18,7 @@ from streammine.model.epochs import INFINITY
 from streammine.model.frames import FrameHeader, FrameKind
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement, Plan
-from tests.unit.small_job import GRAPH, heartbeat, machine
+from tests.unit.small_job import ASYNCHRONOUS, GRAPH, heartbeat, machine
 from tests.unit.transcripts import ARRIVING_BYTES, effect_text
 
 JOB = 1
@@ -136,6 +136,13 @@ def test_the_first_member_is_the_manager_and_declares_plans() -> None:
     heard = node.ControlReceived("b", heartbeat("b", 1, ("source/1", "counts/1")))
     assert told(player, heard) == ["declare plan 2: run"]
     assert told(player, plan(2)) == ["sources start", "source/0: run read 64"]
+
+
+def test_a_manager_begins_its_terms_under_its_own_number() -> None:
+    player = new_node("a")
+    player.handle(seen(player, (("a", 5), ("b", 7))))
+    effects = player.handle(node.JobSeen(JOB, GRAPH, 2, ASYNCHRONOUS))
+    assert node.FindCheckpoints(JOB, 5) in effects
 
 
 def test_another_node_deploys_what_is_placed_on_it_and_reports() -> None:

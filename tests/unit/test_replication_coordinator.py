@@ -214,6 +214,22 @@ def test_a_source_that_agreed_may_read_on() -> None:
     assert coordinator.phase is Phase.COLLECTING
 
 
+def test_who_has_frozen_there_is_waited_for_though_it_agreed_to_nothing() -> None:
+    # only sources are asked; the others freeze where the sources' flagged ends say
+    coordinator = collecting(101)
+    writing = replace(frozen(101, written=False), accepted=BEGINNING)
+    assert coordinator.observe(11.0, {**everywhere(frozen(101)), X: writing}) == []
+    assert coordinator.phase is Phase.COLLECTING
+
+
+def test_a_source_restored_from_the_epochs_own_snapshot_has_not_refused_it() -> None:
+    coordinator = collecting(101)
+    restored = replace(at(102, generation=2), frozen=101)
+    standings = {**everywhere(frozen(101)), S: restored}
+    assert coordinator.observe(11.0, standings) == [Propose(103)]
+    assert coordinator.margin == 1
+
+
 def test_an_idle_source_holds_a_checkpoint_up_but_does_not_end_it() -> None:
     coordinator = collecting(101)
     standings = {**everywhere(frozen(101)), T: at(3), X: at(3), Y: at(3)}

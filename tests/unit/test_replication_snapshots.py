@@ -295,9 +295,10 @@ def test_an_increment_on_another_slices_snapshot_is_refused() -> None:
         load_snapshot(store, record, SLICE)
 
 
-def test_an_increment_on_a_later_snapshot_is_refused() -> None:
+@pytest.mark.parametrize("epoch", [20, 30])
+def test_an_increment_on_a_later_snapshot_is_refused(epoch: int) -> None:
     store = Blobs()
-    base = write(store, 30, b"state")
+    base = write(store, epoch, b"state", generation=6)
     record = write(store, 20, b"changes", previous=base)
     with pytest.raises(SnapshotDamagedError, match="snapshot before it"):
         load_snapshot(store, record, SLICE)
