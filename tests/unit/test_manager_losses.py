@@ -149,7 +149,7 @@ def test_a_calm_begins_when_all_that_the_plan_wants_is_there() -> None:
     version = plan_of(manager).version
     there = [report(name, version, 25) for name in ON_B]
     for now in range(1, int(CALM_SECONDS) + 12, 10):
-        told(manager, Ticked(float(now)))
+        told(manager, Ticked(float(now), 0.0))
         hear(manager, "a", *ON_A, frontier=25)
         # for the first half it still builds
         known = version - 1 if now < CALM_SECONDS / 2 else version
