@@ -34,7 +34,7 @@ MODES: tuple[Mode, ...] = ("asynchronous", "synchronous")
 BARRED: tuple[Mode, float] = ("asynchronous", 1.0)
 """What the bar is about; it is measured most often."""
 
-EVENTS = {"columns": 14_000_000, "objects": 3_500_000}
+EVENTS = {"columns": 42_000_000, "objects": 10_500_000}
 EPOCH_EVENTS = {"columns": 350_000, "objects": 35_000}
 RATES = {"columns": 200_000, "objects": 100_000}
 PACED_EPOCH_SECONDS = 0.1
