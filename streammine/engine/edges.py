@@ -103,27 +103,27 @@ class OutgoingEdge:
     ) -> None:
         if batch.num_rows == 0:
             return
-        if batch.nbytes > FRAME_BYTES and batch.num_rows > 1:
+        nbytes = batch.nbytes
+        if nbytes > FRAME_BYTES and batch.num_rows > 1:
             half = batch.num_rows // 2
             self._send(epoch, batch.slice(0, half), keys, outputs)
             self._send(epoch, batch.slice(half), keys, outputs)
             return
         if self.forward_to is not None:
-            outputs.append(_output(self.channels[self.forward_to], epoch, batch))
+            outputs.append(_output(self.channels[self.forward_to], epoch, batch, nbytes))
         elif len(self.channels) == 1 or self.partitioner is None or not keys:
-            outputs.append(_output(self.channels[0], epoch, batch))
+            outputs.append(_output(self.channels[0], epoch, batch, nbytes))
         elif self.partitioner.broadcast:
-            outputs.extend(_output(channel, epoch, batch) for channel in self.channels)
+            outputs.extend(_output(channel, epoch, batch, nbytes) for channel in self.channels)
         else:
             columns = [batch.column(name) for name in keys]
             answer = self.partitioner.targets(columns, len(self.channels))
             targets = self._checked(answer, batch.num_rows)
             # measuring each part costs more than it tells; credit needs no exact bytes
-            row_nbytes = batch.nbytes / batch.num_rows
+            row_nbytes = nbytes / batch.num_rows
             for target, part in split(batch, targets, len(self.channels)):
-                nbytes = int(part.num_rows * row_nbytes) + 1
-                channel = self.channels[target]
-                outputs.append(Output(channel, epoch, part.num_rows, nbytes, part))
+                share = int(part.num_rows * row_nbytes) + 1
+                outputs.append(_output(self.channels[target], epoch, part, share))
 
     def _checked(self, answer: object, rows: int) -> npt.NDArray[np.int32]:
         """A partitioner's answer, which may be a user's: rows must not get lost. Microseconds."""
@@ -160,11 +160,12 @@ def split(
 
 
 def _user_code(operator: object) -> RunsUserCode | None:
-    return operator if isinstance(operator, RunsUserCode) else None
+    # checks against protocols cost microseconds, and most edges and stages have no operator
+    return operator if operator is not None and isinstance(operator, RunsUserCode) else None
 
 
-def _output(channel: int, epoch: int, batch: pa.RecordBatch) -> Output:
-    return Output(channel, epoch, batch.num_rows, batch.nbytes, batch)
+def _output(channel: int, epoch: int, batch: pa.RecordBatch, nbytes: int) -> Output:
+    return Output(channel, epoch, batch.num_rows, nbytes, batch)
 
 
 @dataclass
@@ -209,7 +210,7 @@ class OutgoingEdges:
         for edge in self._edges:
             if edge.combining is not None:
                 edge.combining.prepare()
-            if isinstance(edge.partitioner, Prepares):
+            if edge.partitioner is not None and isinstance(edge.partitioner, Prepares):
                 edge.partitioner.prepare()
 
     def push(self, epoch: int, batch: pa.RecordBatch, outputs: list[Output]) -> None:

@@ -63,7 +63,7 @@ class ManagedJob:
     retain_after: int = BEGINNING
     publishing: int | None = None
     whole: tuple[int, float] | None = None
-    _replicas: dict[Node, dict[tuple[str, int], SliceReport]] = field(default_factory=dict)
+    _replicas: dict[Node, dict[tuple[SliceId, int], SliceReport]] = field(default_factory=dict)
 
     @property
     def placed(self) -> set[Node]:
@@ -77,12 +77,13 @@ class ManagedJob:
 
     def heard(self, node: Node, report: JobReport) -> None:
         self.reports[node] = report
-        self._replicas[node] = {(each.slice, each.generation): each for each in report.slices}
-        for each in report.slices:
-            if not self._lives(SliceId.parse(each.slice), each.generation):
+        replicas = {(SliceId.parse(each.slice), each.generation): each for each in report.slices}
+        self._replicas[node] = replicas
+        for (slice_id, generation), each in replicas.items():
+            if not self._lives(slice_id, generation):
                 # one that hears of the plan late has gone on alone; what it knows is not the job's state
                 continue
-            known = self.snapshots.setdefault(SliceId.parse(each.slice), {})
+            known = self.snapshots.setdefault(slice_id, {})
             for record in each.snapshots:
                 known[record.epoch] = record
             for epoch in sorted(known)[:-8]:
@@ -99,7 +100,7 @@ class ManagedJob:
     def report_of(self, slice_id: SliceId, placement: Placement) -> SliceReport | None:
         """The latest report of a replica, if there was one."""
         replicas = self._replicas.get((placement.node, placement.member), {})
-        return replicas.get((str(slice_id), placement.generation))
+        return replicas.get((slice_id, placement.generation))
 
     def in_charge(self) -> Iterator[tuple[SliceId, Placement, SliceReport]]:
         """Of each slice the replica that speaks for it: one that has finished, else the oldest in the plan

@@ -168,7 +168,11 @@ class OutputChannel:
     @property
     def credited(self) -> int:
         """The highest frontier that a receiver has told."""
-        return max((link.frontier for link in self.links.values()), default=BEGINNING)
+        highest = BEGINNING
+        for link in self.links.values():
+            if link.frontier > highest:
+                highest = link.frontier
+        return highest
 
     @property
     def unconfirmed(self) -> list[int]:

@@ -263,11 +263,6 @@ class OperatorProcessor:
         self.epoch = epoch
         self.order_columns = order_columns
         self.counters = Counters()
-        self._buffers = (
-            discipline is Discipline.STRICT
-            or not operator.traits.mergeable
-            or not isinstance(operator, StatefulOperator)
-        )
         # checks against protocols cost microseconds, so they are made once
         self._located = operator if isinstance(operator, RunsUserCode) else None
         self._holding = operator if isinstance(operator, HoldsWindows) else None
@@ -275,6 +270,11 @@ class OperatorProcessor:
         self._keeping = operator if isinstance(operator, KeepsState) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
+        self._buffers = (
+            discipline is Discipline.STRICT
+            or not operator.traits.mergeable
+            or self._folding is None
+        )
         self._accumulators: dict[int, dict[tuple[int, int], Accumulator]] = {}
         self._bags: dict[int, dict[tuple[int, int], Bag]] = {}
 

@@ -12,7 +12,7 @@ underscores; the planner decides on which edges (`Edge.carries_order`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 HIDDEN_PREFIX = "__"
 """Columns with this prefix belong to the engine; users may not name columns so."""
@@ -36,12 +36,15 @@ def index_column(depth: int) -> str:
     return f"__index{depth}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SliceId:
-    """One share of a vertex: `vertex` is the operator's (or source's, sink's) name."""
+class SliceId(NamedTuple):
+    """One share of a vertex: `vertex` is the operator's (or source's, sink's) name.
+
+    A tuple, because slices are looked up by it many times in every step, and a tuple is hashed and
+    compared without a line of Python.
+    """
 
     vertex: str
-    index: int
+    index: int  # type: ignore[assignment]  # stands in the place of tuple.index, which nobody calls
 
     def __str__(self) -> str:
         return f"{self.vertex}/{self.index}"

@@ -21,10 +21,8 @@ def content_of(batch: pa.RecordBatch) -> int:
     if batch.schema.equals(FILE_RECORD):
         batch = batch.select(_FILE_COLUMNS)
     columns = [column.to_pylist() for column in batch.columns]
-    total = 0
-    for row in zip(*columns, strict=True):
-        total += xxhash.xxh3_64_intdigest(repr(row).encode())
-    return total & MASK
+    rows = map(str.encode, map(repr, zip(*columns, strict=True)))
+    return sum(map(xxhash.xxh3_64_intdigest, rows)) & MASK
 
 
 class BagContents:

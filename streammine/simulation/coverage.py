@@ -20,12 +20,21 @@ class Coverage:
     deployed. A row that is in no table is an AssertionError."""
 
     def __init__(self) -> None:
-        self.met: Counter[Row] = Counter()
+        # counting in a plain dict takes half of a Counter's time
+        self._met: dict[Row, int] = {}
+
+    @property
+    def met(self) -> Counter[Row]:
+        return Counter(self._met)
 
     def note(self, machine_name: str, what: str) -> None:
         row = (machine_name, what)
+        met = self._met
+        if row in met:
+            met[row] += 1
+            return
         assert row in _KNOWN, f"{machine_name}: {what}: there is no such row"
-        self.met[row] += 1
+        met[row] = 1
 
     def watch_manager(self, manager: ManagerMachine) -> None:
         watch_manager(manager, self.note)

@@ -54,14 +54,15 @@ def _check_processor(book: ReplicaBook) -> None:
 def _check_output(name: str, output: OutputChannel) -> None:
     """The log is in order, links point into it, and credit is kept."""
     where = f"{name}: channel {output.number}"
-    ended = output.retained_after
+    ended = retained_after = output.retained_after
     for entry in output.entries:
-        assert entry.epoch > ended or entry.epoch <= output.retained_after, (
-            f"{where}: a frame of epoch {entry.epoch} follows the end of {ended}"
+        epoch = entry.epoch
+        assert epoch > ended or epoch <= retained_after, (
+            f"{where}: a frame of epoch {epoch} follows the end of {ended}"
         )
         assert (entry.kind is FrameKind.DATA) == (entry.body is not None), f"{where}: a body"
-        if entry.ends:
-            ended = max(ended, entry.epoch)
+        if epoch > ended and entry.ends:
+            ended = epoch
     assert ended in (output.ended, output.retained_after) or not output.entries, (
         f"{where}: ended {output.ended}, its log says {ended}"
     )

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -25,8 +25,7 @@ from streammine.model.job import JobGraph
 TAIL_LENGTH = 40
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """An event that is written when somebody asks for it."""
 
     seconds: float

@@ -6,6 +6,7 @@ Methods of single objects are wrapped; nothing is changed in what they do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from streammine.engine import manager_stimuli, node_stimuli, stimuli
@@ -28,7 +29,7 @@ Note = Callable[[str, str], None]
 def _wrap(target: Any, name: str, around: Callable[..., Any]) -> None:
     """Let `around(method, *arguments)` stand in the place of an object's method."""
     method = getattr(target, name)
-    setattr(target, name, lambda *arguments, **named: around(method, *arguments, **named))
+    setattr(target, name, partial(around, method))
 
 
 # --- slices -----------------------------------------------------------------------------------
