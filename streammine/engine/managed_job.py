@@ -166,6 +166,12 @@ class ManagedJob:
         """Some live node that hosts slices has not told this manager of the job."""
         return any(node not in self.reports for node in self.placed & set(nodes))
 
+    @property
+    def known(self) -> bool:
+        """This term knows the store's checkpoints and has heard from every node of the plan. Before that, a
+        replica of which nothing was heard may hold much less than one that is only being built."""
+        return self.ready and self.placed <= self.reports.keys()
+
     def status(self) -> dict[str, object]:
         """Where the job is, as a tree for clients."""
         told = self.in_charge() if self.plan is not None else ()
@@ -382,6 +388,8 @@ class ManagedJob:
         Nobody who takes from them may lack anything up to that epoch, and who sends to them must hold all
         that comes after it; replicas of other origins keep only that.
         """
+        if not self.known:
+            return None
         found: list[dict[SliceId, Restore | None]] = [
             {slice_id: checkpoint.slices[str(slice_id)] for slice_id in slices}
             for checkpoint in reversed(self.coordinator.complete)

@@ -19,6 +19,7 @@ from tests.unit.managing import (
     NODES,
     ON_A,
     ON_B,
+    checkpoint,
     new_manager,
     places,
     plan_of,
@@ -106,6 +107,40 @@ def test_a_move_outlives_the_manager() -> None:
     assert arrives(new, 22) == []
     assert arrives(new, 26) == ["plan 4: run"]
     assert places(new)["counts/1"] == "a: 3 from 20"
+
+
+def taken_over() -> ManagerMachine:
+    """The manager of a new term, which has heard of the job's plan."""
+    new = new_manager()
+    told(new, NodesChanged(NODES), JobSeen(1, GRAPH, 2, ASYNCHRONOUS))
+    told(new, PlanSeen(plan_of(settled())))
+    assert told(new, Elected(True)) == ["find checkpoints"]
+    return new
+
+
+FOUND = CheckpointsFound(1, (checkpoint(10), checkpoint(20)))
+
+
+def test_a_new_manager_moves_nothing_before_it_knows_what_everybody_holds() -> None:
+    # else b's sources, of which it has heard nothing, would seem to hold all there ever was
+    new, wish = taken_over(), MoveAsked(1, COUNTS, "a", True)
+    told(new, FOUND)
+    hear(new, "a", *ON_A, frontier=25)
+    assert new.refusal(wish) == (
+        "job 1's nodes have not all reported to the new manager yet; ask again"
+    )
+    assert planned(told(new, wish)) == []
+    hear(new, "b", *ON_B, frontier=25, retained_after=10)
+    assert new.refusal(wish) is None
+
+
+def test_a_new_manager_moves_nothing_before_it_knows_the_checkpoints() -> None:
+    new = taken_over()
+    told(new, DrainAsked("b"))
+    for node, slices in (("a", ON_A), ("b", ON_B)):
+        assert planned(hear(new, node, *slices, frontier=25)) == []
+    assert planned(told(new, FOUND)) == ["plan 4: run"]
+    assert places(new)["counts/1"] == "b, a: 4 from 20"
 
 
 @pytest.mark.parametrize(("lost", "left"), [("a", "b"), ("b", "a: 3 from 20")])
