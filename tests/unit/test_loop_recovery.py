@@ -117,15 +117,16 @@ def test_a_head_does_not_freeze_while_somebody_outside_is_still_in_the_barriers_
     )
 
 
-def test_a_head_goes_back_behind_no_barrier_that_it_has_frozen_at() -> None:
-    # it jumps from 5 to 8; of two rebuilt members one froze behind 7, the other one behind 6
+@pytest.mark.parametrize("other", [6, 7])
+def test_a_head_goes_back_to_no_barrier_that_it_has_frozen_at(other: int) -> None:
+    # it jumps from 5 to 8; of two rebuilt members one froze behind 7, the other one behind `other`
     kinds: dict[int, EdgeKind] = {0: "entry", 1: "back", 2: "back"}
     head = player(head=True, restored=after(5, 8), kinds=kinds)
     for line in ("0 comes from 1", "1 comes from 1", "2 comes from 1", "start"):
         head(line)
     check(
         head,
-        """
+        f"""
         > 1.0 end 8/0, flagged says 8
           credit on 0 for 7
           credit on 1 for 6/0
@@ -136,7 +137,7 @@ def test_a_head_goes_back_behind_no_barrier_that_it_has_frozen_at() -> None:
           credit on 0 for 8
         > written 7
           progressed
-        > 2.0 end 7/0, flagged says 8
+        > 2.0 end {other + 1}/0, flagged says 8
         """,
     )
     assert head.machine.barriers == []
