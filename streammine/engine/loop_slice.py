@@ -148,7 +148,7 @@ class LoopSlice(SliceMachine):
             self._hear(channel, header.epoch, header.watermark)
         if header.flags & CHECKPOINT:
             barrier = header.epoch if kind == "entry" else made_in(kind, header.epoch)
-            if barrier not in (self.frozen, *self.barriers) and not self._is_past(barrier):
+            if barrier not in self.barriers and not self._is_past(barrier):
                 insort(self.barriers, barrier)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         self._align()
@@ -156,7 +156,7 @@ class LoopSlice(SliceMachine):
 
     def _is_past(self, barrier: int) -> bool:
         """Too late to freeze there."""
-        return False
+        return barrier <= self.frozen
 
     @property
     def _waiting_bytes(self) -> int:
@@ -321,7 +321,7 @@ class LoopHeadSlice(LoopSlice):
     def _is_past(self, barrier: int) -> bool:
         """A rebuilt slice may stop at an epoch that this one has jumped over, and pass the flag on here."""
         begun = epoch_of(self.stepped) if self.head.may_freeze else self.head.epoch
-        return barrier < begun
+        return barrier < begun or super()._is_past(barrier)
 
     @property
     def _waiting_bytes(self) -> int:

@@ -117,6 +117,32 @@ def test_a_head_does_not_freeze_while_somebody_outside_is_still_in_the_barriers_
     )
 
 
+@pytest.mark.parametrize("other", [6, 7])
+def test_a_head_goes_back_to_no_barrier_that_it_has_frozen_at(other: int) -> None:
+    # it jumps from 5 to 8; of two rebuilt members one froze behind 7, the other one behind `other`
+    kinds: dict[int, EdgeKind] = {0: "entry", 1: "back", 2: "back"}
+    head = player(head=True, restored=after(5, 8), kinds=kinds)
+    for line in ("0 comes from 1", "1 comes from 1", "2 comes from 1", "start"):
+        head(line)
+    check(
+        head,
+        f"""
+        > 1.0 end 8/0, flagged says 8
+          credit on 0 for 7
+          credit on 1 for 6/0
+          credit on 2 for 6/0
+          run freeze 7 in full, data up to 5
+        > done frozen 7
+          write snapshot 7
+          credit on 0 for 8
+        > written 7
+          progressed
+        > 2.0 end {other + 1}/0, flagged says 8
+        """,
+    )
+    assert head.machine.barriers == []
+
+
 def test_a_rebuilt_member_freezes_where_its_own_entry_says_though_the_head_went_past() -> None:
     check(
         player(head=False, restored=after(4)),
