@@ -52,7 +52,10 @@ class Workload:
         )
 
     def spec(self, nodes: int | None, checkpoint_epochs: int | None) -> JobSpec:
-        """The job as a client submits it."""
+        """The job as a client submits it, with a checkpoint every so many epochs, or none.
+
+        Snapshots are synchronous where the topology says so.
+        """
         topology = self.topology
         targets = {
             name: SinkTarget(name, _STORED_FORMATS.get(sink.format, sink.format), 1)
@@ -61,8 +64,11 @@ class Workload:
         targets[DEAD_LETTERS] = SinkTarget(DEAD_LETTERS, "json", 1)
         recovery = RecoverySettings()
         if checkpoint_epochs is not None:
+            stops = topology.snapshot.mode == "synchronous"
             recovery = RecoverySettings(
-                "asynchronous", every_epochs=checkpoint_epochs, store=SNAPSHOT_STORE
+                "synchronous" if stops else "asynchronous",
+                every_epochs=checkpoint_epochs,
+                store=SNAPSHOT_STORE,
             )
         return JobSpec(
             topology=topology.model_dump(mode="json", by_alias=True),

@@ -15,12 +15,12 @@ EPOCHS = 24
 EPOCH_ROWS = 10
 
 
-def chains() -> Workload:
+def chains(snapshot: dict[str, str] | None = None) -> Workload:
     """A state per key that every event is mixed into, in strict order."""
     rows = EPOCHS * EPOCH_ROWS
     table = pa.table({"key": [each * 7 % 5 for each in range(rows)], "value": list(range(rows))})
     topology = (
-        Topology(name="chains", epoch={"count": EPOCH_ROWS})
+        Topology(name="chains", epoch={"count": EPOCH_ROWS}, snapshot=snapshot or {})
         .source("rows", files="rows.parquet", prepare="none", slices=2)
         .operator("chain", input="rows", key="key", operator=workloads.Chain, slices=2)
         .sink("result", input="chain", format="console")
@@ -43,6 +43,7 @@ def letters() -> Workload:
 
 
 CHAINS = Seeds(chains())
+SYNCHRONOUS_CHAINS = Seeds(chains({"mode": "synchronous"}))
 LETTERS = Seeds(letters())
 
 
@@ -54,3 +55,10 @@ def test_a_state_that_every_event_is_mixed_into(first: int) -> None:
 @pytest.mark.parametrize("first", range(0, SEEDS, PORTION))
 def test_a_mapper_with_dead_letters_and_a_reducer(first: int) -> None:
     LETTERS.run("all", range(first, first + PORTION))
+
+
+def test_snapshots_that_stop_the_world() -> None:
+    trials = SYNCHRONOUS_CHAINS.run("all", range(PORTION))
+    assert any(trial.checkpoints for trial in trials)
+    asynchronous = CHAINS.run("all", range(PORTION))
+    assert [trial.steps for trial in trials] != [trial.steps for trial in asynchronous]
