@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -34,7 +34,7 @@ PIECE_BYTES = PART_BYTES
 """About how long a piece may get; a longer one is a part of its own, as it was made."""
 
 _HEADER = b"streammine.piece"
-_LOT = 512
+_LOT = 1024
 
 Header = dict[str, Any]
 K = TypeVar("K")
@@ -238,6 +238,7 @@ class FrozenLots(ABC, Generic[K, E]):
         self._mark(waiting)
 
 
-def in_lots(entries: Sequence[T]) -> list[Sequence[T]]:
-    """The entries in lots of such a length that nobody waits long for one of them."""
-    return [entries[start : start + _LOT] for start in range(0, len(entries), _LOT)]
+def in_lots(entries: list[T]) -> Iterator[tuple[int, list[T]]]:
+    """The entries in lots of such a length that nobody waits long for one of them, and where each begins."""
+    for start in range(0, len(entries), _LOT):
+        yield start, entries[start : start + _LOT]

@@ -70,17 +70,6 @@ class _Lot(NamedTuple):
     keys: list[pa.Array] | None
 
 
-class _Entries(NamedTuple):
-    """What was captured of a lot."""
-
-    keys: list[pa.Array]
-    cells: list[pa.Array]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(column.nbytes for column in (*self.keys, *self.cells))
-
-
 class StateStore:
     """State of all keys of one slice."""
 
@@ -196,7 +185,7 @@ class StateStore:
         self._freezes += 1
         lots = self._dirty
         if full:
-            lots = [_Lot(list(states), None) for states in in_lots(self.states())]
+            lots = _cut(_Lot(self.states(), None))
         forgotten = [] if full else list(self._forgotten)
         self._frozen = _FrozenStates(self._freezes, full, lots, self._fields, self._cells)
         self._dirty, self._forgotten = [], {}
@@ -287,34 +276,23 @@ class StateStore:
             self._frozen = None
         for state in lot.states:
             state._opened = freezes
-        self._dirty.append(lot)
+        self._dirty += _cut(lot)
         self._dirty_states += len(lot.states)
 
     def _pieces(self, forgotten: list[Key], frozen: _FrozenStates) -> Iterator[pa.Buffer]:
         for start in range(0, len(forgotten), _FORGOTTEN_PER_PIECE):
             some = forgotten[start : start + _FORGOTTEN_PER_PIECE]
-            yield self._piece([_Entries(key_columns(some, self._fields), [])], forgotten=True)
-        gathered: list[_Entries] = []
+            yield _piece([_rows(key_columns(some, self._fields), {})], forgotten=True)
+        gathered: list[pa.RecordBatch] = []
         nbytes = 0
-        for entries in frozen.captured():
-            gathered.append(entries)
-            nbytes += entries.nbytes
+        for rows in frozen.captured():
+            gathered.append(rows)
+            nbytes += rows.nbytes
             if nbytes >= PIECE_BYTES:
-                yield self._piece(gathered, forgotten=False)
+                yield _piece(gathered, forgotten=False)
                 gathered, nbytes = [], 0
         if gathered:
-            yield self._piece(gathered, forgotten=False)
-
-    def _piece(self, entries: list[_Entries], forgotten: bool) -> pa.Buffer:
-        keys = [
-            pa.concat_arrays(parts) for parts in zip(*(each.keys for each in entries), strict=True)
-        ]
-        cells = [
-            joined_columns(parts) for parts in zip(*(each.cells for each in entries), strict=True)
-        ]
-        names = [f"key {place}" for place in range(len(keys))]
-        names += [] if forgotten else [name for name, _ in self._cells]
-        return encode_piece({"forgotten": forgotten}, pa.record_batch([*keys, *cells], names=names))
+            yield _piece(gathered, forgotten=False)
 
     def _drop_old(self, state: KeyState) -> None:
         for name, time in self._first_times:
@@ -333,7 +311,7 @@ class StateStore:
         )
 
 
-class _FrozenStates(FrozenLots[_Lot, _Entries]):
+class _FrozenStates(FrozenLots[_Lot, pa.RecordBatch]):
     """States that are in a freeze, by its number."""
 
     def __init__(
@@ -366,20 +344,39 @@ class _FrozenStates(FrozenLots[_Lot, _Entries]):
         for state in lot.states:
             state._captured = number
 
-    def _capture(self, lot: _Lot) -> _Entries:
+    def _capture(self, lot: _Lot) -> pa.RecordBatch:
         keys = lot.keys
         if keys is None:
             keys = key_columns([state._key for state in lot.states], self._fields)
-        cells = []
+        cells = {}
         for name, cell in self._cells:
             values: Iterable[Any] = map(attrgetter(name), lot.states)
             if not isinstance(cell, Value):
                 values = map(cell.plain, values)
             try:
-                cells.append(column_of(list(values)))
+                cells[name] = column_of(list(values))
             except NotPlainError as error:
                 raise NotPlainError(f"state can't be saved: {error}") from None
-        return _Entries(keys, cells)
+        return _rows(keys, cells)
+
+
+def _rows(keys: list[pa.Array], cells: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    names = [f"key {place}" for place in range(len(keys))]
+    return pa.record_batch([*keys, *cells.values()], names=[*names, *cells])
+
+
+def _piece(rows: Sequence[pa.RecordBatch], forgotten: bool) -> pa.Buffer:
+    columns = zip(*(each.columns for each in rows), strict=True)
+    whole = pa.record_batch(list(map(joined_columns, columns)), names=rows[0].schema.names)
+    return encode_piece({"forgotten": forgotten}, whole)
+
+
+def _cut(lot: _Lot) -> list[_Lot]:
+    """A lot as several that are short enough for whoever waits until one is captured."""
+    return [
+        _Lot(states, lot.keys and [column.slice(place, len(states)) for column in lot.keys])
+        for place, states in in_lots(lot.states)
+    ]
 
 
 def _chosen(lot: _Lot, wanted: list[bool]) -> _Lot | None:

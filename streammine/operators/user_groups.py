@@ -96,11 +96,16 @@ def shown_keys(keys: list[Key], width: int) -> list[Any]:
     return [key[0] for key in keys] if width == 1 else list(keys)
 
 
-def ordered_keys(keys: Sequence[Key], fields: Sequence[pa.Field]) -> list[Key]:
-    """Key tuples in canonical order."""
+def ordered_keys(
+    keys: Sequence[Key], fields: Sequence[pa.Field]
+) -> tuple[list[Key], list[pa.Array]]:
+    """Key tuples in canonical order, and the same as columns."""
+    columns = key_columns(keys, fields)
     if len(keys) < 2 or not fields:
-        return list(keys)
-    return [keys[place] for place in order_of(key_columns(keys, fields)).tolist()]
+        return list(keys), columns
+    order = order_of(columns)
+    places = pa.array(order)
+    return [keys[place] for place in order.tolist()], [column.take(places) for column in columns]
 
 
 def key_columns(keys: Sequence[Key], fields: Sequence[pa.Field]) -> list[pa.Array]:

@@ -34,7 +34,6 @@ from streammine.operators.state_store import StateStore
 from streammine.operators.user_errors import Failures
 from streammine.operators.user_groups import (
     KeyGroups,
-    key_columns,
     key_fields,
     ordered_keys,
     python_keys,
@@ -331,11 +330,11 @@ class UserOperator:
         self, method: str, stage: int, chosen: list[Key], epoch: EpochClose
     ) -> pa.RecordBatch:
         """Call a closing method for each key in canonical order."""
-        keys = ordered_keys(chosen, self._fields)
+        keys, columns = ordered_keys(chosen, self._fields)
         shown = shown_keys(keys, len(self._fields))
         call = getattr(self._code, method)
         results: list[Any] = []
-        for name, state in zip(shown, self._store.open(keys), strict=True):
+        for name, state in zip(shown, self._store.open(keys, columns), strict=True):
             try:
                 results.append(materialized(call(name, state)))
             except Exception as error:
@@ -352,7 +351,7 @@ class UserOperator:
         time = epoch.definition.window(epoch.epoch)[1] - 1
         return self._physical(
             output,
-            lambda: self._order.of_closing(stage, key_columns(keys, self._fields), of_rows, time),
+            lambda: self._order.of_closing(stage, columns, of_rows, time),
         )
 
     def _physical(

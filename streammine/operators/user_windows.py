@@ -23,7 +23,7 @@ from streammine.operators.user_folding import Folding, FoldPlan
 
 _LETTERS_PER_PIECE = 4096
 
-_Entries = tuple[Sequence[int], pa.Array]
+_Entries = tuple[list[int], pa.Array]
 """Groups, and their accumulators."""
 
 
@@ -84,22 +84,22 @@ class WindowFolding:
         self._dirty.update(changing)
 
 
-class _FrozenGroups(FrozenLots[Sequence[int], _Entries]):
+class _FrozenGroups(FrozenLots[list[int], _Entries]):
     """Groups of a window, by their ids."""
 
     def __init__(self, groups: list[int], folding: Folding) -> None:
-        super().__init__(in_lots(groups))
+        super().__init__([lot for _, lot in in_lots(groups)])
         self._unmarked = set(groups)
         self._folding = folding
 
-    def _waiting(self, lot: Sequence[int]) -> Sequence[int] | None:
+    def _waiting(self, lot: list[int]) -> list[int] | None:
         unmarked = self._unmarked
         return [group for group in lot if group in unmarked] or None
 
-    def _mark(self, lot: Sequence[int]) -> None:
+    def _mark(self, lot: list[int]) -> None:
         self._unmarked.difference_update(lot)
 
-    def _capture(self, lot: Sequence[int]) -> _Entries:
+    def _capture(self, lot: list[int]) -> _Entries:
         return lot, self._folding.captured(lot)
 
 
