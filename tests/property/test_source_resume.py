@@ -402,6 +402,20 @@ def test_no_row_is_due_before_the_pace_begins(tmp_path: Path) -> None:
     assert reader.read(1000, 0.0).rows_read == 1
 
 
+def test_what_another_replica_has_given_is_not_waited_for_where_late_rows_may_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "DECODED_ROWS", 10)
+    pq.write_table(table(list(range(100))), tmp_path / "a.parquet")
+    source = FilesSource.model_validate(
+        {"files": "a.parquet", "prepare": "none", "lateness": "30s", "rate": "1/s"}
+    )
+    resolved = resolve_source("s", source, TIME, str(tmp_path))
+    reader = open_reader(resolved, source, TIME, 0, 1, None)
+    told = [reader.read(50, 0.0, 5).open_epoch for _ in range(10)]
+    assert told[-1] >= 5, "its slice would read again and again until the rows are due"
+
+
 def _reopened(folder: Path) -> tuple[Callable[[Position | None, int], SourceReader], Position]:
     """(opens a source of ten rows a second at a position, when so many rows had been given; where it stood
     after 40 rows)."""

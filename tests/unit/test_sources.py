@@ -398,6 +398,23 @@ class TestPace:
             second = open_reader(resolved, source, COUNT, 1, 2, None).read(1, 1e6)
             assert second.pieces[0].row == rows
 
+    @pytest.mark.parametrize("rate", [None, "1000/s", "300/s"])
+    @pytest.mark.parametrize("late_seconds", [0.0, 0.1, 100.0])
+    def test_no_slice_of_a_generator_tells_of_epochs_behind_the_last_row(
+        self, rate: str | None, late_seconds: float, tmp_path: Path
+    ) -> None:
+        # or what leaves at the end of the input left in an epoch that depends on the pace and the clock
+        source = generator("keys", 100, rate)
+        epoch = EpochDefinition("count", 10)
+        resolved = resolve_source("s", source, epoch, str(tmp_path))
+        for index in range(2):
+            reader = open_reader(resolved, source, epoch, index, 2, None)
+            told, now = BEGINNING, 0.0
+            while not (delivery := reader.read(65_536, now)).exhausted:
+                told = max(told, delivery.open_epoch)
+                now += late_seconds + (delivery.wake_after_seconds or 0.0)
+            assert told <= 9
+
     @pytest.mark.parametrize("slices", [2, 3])
     @pytest.mark.parametrize("per_second", [3, 100, 9600])
     @pytest.mark.parametrize("kind", ["count", "time"])

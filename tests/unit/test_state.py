@@ -310,3 +310,12 @@ def test_canonical_encoding_does_not_depend_on_insertion_order() -> None:
 def test_many_values_encode_as_each_alone() -> None:
     for values in ([1, 2.5, "x", None], [1, 2**80], [(1,), {2: 3}]):
         assert encode_all_canonical(values) == [encode_canonical(value) for value in values]
+
+
+def test_of_keys_given_as_columns_those_that_are_new_in_a_freeze_keep_their_own() -> None:
+    store = StateStore({"count": Value(0)}, NUMBER)
+    saved(store)
+    opened(store, (1,)).count = 1
+    for state in store.open([(1,), (2,), (3,)], [pa.array([1, 2, 3])]):
+        state.count = 10 * state._key[0]
+    assert shown(saved(store)) == {(1,): [10], (2,): [20], (3,): [30]}

@@ -190,7 +190,10 @@ class _CutRun:
         return self._definition.lowest_open(self._run.number + position)
 
     def rows_below(self, epoch: int, start: int, stop: int) -> int:
-        """How many of the rows [start, stop) to hand out for none of a lower epoch to be left there."""
+        """How many of the rows [start, stop) to hand out for none of a lower epoch to be left there, nor in
+        runs behind this one."""
+        if self._run.open_epoch < epoch:
+            return stop - start
         if self._epoch is not None:
             return stop - start if self._epoch < epoch else 0
         lowest_from = self._epochs if self._lowest_from is None else self._lowest_from

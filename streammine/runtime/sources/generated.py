@@ -8,7 +8,7 @@ from functools import cache
 import pyarrow as pa
 
 from streammine.model.contracts import Position
-from streammine.model.epochs import EpochDefinition
+from streammine.model.epochs import INFINITY, EpochDefinition
 from streammine.model.errors import UserCodeError
 from streammine.model.source_order import NO_TIME
 from streammine.operators.generators import Generator
@@ -69,10 +69,9 @@ class GeneratedRuns:
         if self._columns is not None:
             batch = batch.select(self._columns)
         found = self._usable.sort_out(batch, first, None, None)
-        bound = self._definition.lowest_open(self._next)
         return RowRun(
             found.batch,
-            bound if self._clock is None else self._clock.open_epoch,
+            self._open_epoch(),
             found.dead,
             row=first,
             number=first,
@@ -82,6 +81,14 @@ class GeneratedRuns:
             ascending=found.ascending,
             dead_epochs=found.dead_epochs,
         )
+
+    def _open_epoch(self) -> int:
+        if self._next >= self._rows:
+            # an epoch behind the last row's would be taken for one that there is
+            return INFINITY
+        if self._clock is not None:
+            return self._clock.open_epoch
+        return self._definition.lowest_open(self._next)
 
     def position(self) -> Position:
         latest = None if self._clock is None else self._clock.latest
