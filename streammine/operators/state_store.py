@@ -7,7 +7,8 @@ on, or right before it is handed out again (copy on write, see `frozen`). Freeze
 state says
 
 - in `_opened`, after which freeze it was handed out last: it is dirty if that is the last one;
-- in `_captured`, in which freeze it was captured last.
+- in `_captured`, in which freeze it was captured last;
+- in `_made`, after which freeze it was made: no snapshot knows of its key if that is the last one.
 
 To ask the state itself touches nothing that is not needed anyway; with a hundred thousand keys, to look
 them up in sets of dirty and of frozen keys costs more than capturing what they hold.
@@ -236,19 +237,22 @@ class StateStore:
         state = self._states[key] = self._class()
         # nothing to be captured in the freeze that is going on
         state._key, state._opened, state._captured = key, _NOT_YET, self._freezes
+        state._made = self._freezes
+        if key in self._forgotten:
+            del self._forgotten[key]
+            state._made = _NOT_YET
         state.clear()
-        self._forgotten.pop(key, None)
         return state
 
     def _forget(self, states: list[KeyState]) -> None:
         self._changes(states, None)
-        keys = [state._key for state in states]
-        for key in keys:
-            del self._states[key]
+        freezes = self._freezes
         for state in states:
+            del self._states[state._key]
             state._captured = _NEVER
-        if self._freezes:
-            self._forgotten.update(dict.fromkeys(keys))
+            if state._made < freezes:
+                self._forgotten[state._key] = None
+        if freezes:
             self._dirty_forgotten += len(states)
             if self._dirty_forgotten > max(_LITTLE, self._dirty_states // 2):
                 self._compact()

@@ -243,7 +243,7 @@ class HostedJob:
         elapsed_seconds = time.monotonic() - self._began
         if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
             hosted.first_read_at = time.time()
-            # row k of a source with a rate is due k / rate after this
+            # the first row that a source with a rate gives in this attempt is due then
             hosted.pace_began_at = hosted.first_read_at - elapsed_seconds
         begin = time.perf_counter()
         try:

@@ -93,7 +93,7 @@ class KeyTable:
         if self._index is None:
             self._order = np.zeros(1, dtype=np.int64)
             return
-        keys = self._index.keys()
+        keys = self.keys_as_of_now()()
         if self._order.size == 0:
             self._order = order_of(keys)
         else:

@@ -23,7 +23,7 @@ class DueEpochs(Protocol):
         """(epoch that the source has come to at row `number`, number of the first row where it is further).
 
         No slice whose next row it is says before it that this epoch is over, so whoever says no more holds
-        nobody up. Both are INFINITY behind the last row. Raises InputError.
+        nobody up. Where the rows' end is known, both are INFINITY behind it. Raises InputError.
         """
         ...
 
