@@ -106,6 +106,8 @@ class VirtualNode:
         self.disk_slowness = 1.0
         self._world = world
         self._random = Random(f"{world.seed}/node/{name}/{self.session.number}")
+        skew = world.settings.clock_skew_seconds
+        self._clock_ahead_seconds = Random(f"{world.seed}/clock/{name}").uniform(-skew, skew)
         self._on_lost = on_lost
         self._calls: deque[tuple[Call, NodeStimulus | None]] = deque()
         self._under_way: dict[int, Callable[[], object]] = {}
@@ -257,15 +259,18 @@ class VirtualNode:
         """A client's request, as it comes over the wire."""
         self._control(self.name, control.encode(request))
 
+    def _system_clock_seconds(self) -> float:
+        return self._world.clock.now_seconds + self._clock_ahead_seconds
+
     def _heartbeat(self) -> None:
         counters = {
             (number, slice_id): _counters(built.processor)
             for number, job in self.jobs.items()
             for (slice_id, _), built in job.replicas.items()
         }
-        clock = self._world.clock.now_seconds
-        now = clock * self._world.settings.clock_rate
-        self._handle(machine.HeartbeatDue(now, clock, {"slices": float(len(counters))}, counters))
+        now = self._world.clock.now_seconds * self._world.settings.clock_rate
+        load = {"slices": float(len(counters))}
+        self._handle(machine.HeartbeatDue(now, self._system_clock_seconds(), load, counters))
         self._later(self._world.settings.heartbeat_seconds, self._heartbeat)
 
     # --- effects --------------------------------------------------------------------------------
@@ -323,7 +328,7 @@ class VirtualNode:
         processor = job.replicas[replica].processor
 
         def perform() -> WorkResult:
-            elapsed = self._world.clock.now_seconds - job.began_at_seconds
+            elapsed = self._system_clock_seconds() - job.began_at_seconds
             return processor.perform(effect.work, elapsed)
 
         def finished() -> None:

@@ -20,7 +20,8 @@ class SimulationSettings:
     progress for so long a run is stuck.
 
     `clock_rate`: what machines take for seconds, per virtual second; their timeouts are made for real
-    clusters. A session with the coordination service is over when the service has heard nothing of a node for
+    clusters. `clock_skew_seconds`: how far a node's system clock is ahead or behind at most.
+    A session with the coordination service is over when the service has heard nothing of a node for
     `session_timeout_seconds`. `checkpoint_epochs`: a checkpoint is named after so many epochs, None for
     none. `check_every`: the inside of every machine is looked at after each so-many-th step (what
     machines ask for and get is checked at every step). `convergence_seconds`: once the last fault is
@@ -34,6 +35,7 @@ class SimulationSettings:
     join_delay_seconds: float = 0.2
     heartbeat_seconds: float = 0.25
     clock_rate: float = 1.0
+    clock_skew_seconds: float = 0.0
     session_timeout_seconds: float = 0.4
     frame_loss: float = 0.0
     frame_duplication: float = 0.0

@@ -22,6 +22,7 @@ _NODES = (1, 2, 2, 3, 3, 3, 4, 4)
 _READ_EPOCHS = (0.4, 0.7, 1.0, 2.5)
 """How much a source reads at once, in epochs of its rows."""
 
+_CLOCK_SKEWS_SECONDS = (0.0, 0.02, 0.3, 2.0)
 _SOURCE_SECONDS = (None, 1.5, 2.5, 2.5, 3.5, 3.5)
 _BUDGETS_BYTES = (None, None, 64, 1000)
 _CHECKPOINT_EPOCHS = (1, 1, 2, 3)
@@ -89,6 +90,7 @@ class Trials:
             check_every=_CHECK_EVERY,
             quiet_limit_seconds=10.0,
             serialised=random.random() < 0.5,
+            clock_skew_seconds=random.choice(_CLOCK_SKEWS_SECONDS),
         )
 
     def nodes(self, seed: int) -> int:

@@ -420,6 +420,30 @@ def test_a_paced_source_sleeps_until_it_is_woken() -> None:
     )
 
 
+def test_a_source_that_ended_while_it_slept_is_woken_in_vain() -> None:
+    # another replica has given everything meanwhile, so nothing waits for its time any more
+    check(
+        source(),
+        """
+        > start
+          run read 64
+        > done open 3 wake
+          wake after 1 s
+          send 8.0 end 2
+        > 8 credit 6
+          run read 64
+        > done out 8:5 over last 5
+          send 8.1 end 4
+          send 8.2 data 5, the last
+          run finish in 6
+        > done finished
+          finished
+          send 8.3 end inf
+        > woken
+        """,
+    )
+
+
 def test_the_end_of_the_input_tells_how_far_data_went_anywhere_upstream() -> None:
     player = operator()
     played("> start\n> 0.0 end inf\n> 1.0 end inf", player)
