@@ -1,6 +1,6 @@
 """Columns of plain Python values in snapshots: numbers and texts as Arrow holds them, the rest encoded.
 
-The values of a cell are of one type almost always. To make a column of them costs a tenth of what encoding
+The values of a cell are of one type almost always. To make a column of them costs a fraction of what encoding
 each by itself does (see plain_data), and as long as it takes, no other thread runs Python.
 """
 
