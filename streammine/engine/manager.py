@@ -186,7 +186,7 @@ class ManagerMachine:
         if group[0].node == wish.node:
             return f"{wish.slice} is on {wish.node} already"
         if not job.known:
-            return f"job {wish.job}'s nodes have not all reported to the new manager yet; ask again"
+            return f"a new manager is still learning where job {wish.job} stands; ask again"
         if job.origins([wish.slice]) is None:
             return f"{wish.slice} can't be moved before the next checkpoint; ask again then"
         return None

@@ -168,11 +168,7 @@ class OutputChannel:
     @property
     def credited(self) -> int:
         """The highest frontier that a receiver has told."""
-        highest = BEGINNING
-        for link in self.links.values():
-            if link.frontier > highest:
-                highest = link.frontier
-        return highest
+        return max((link.frontier for link in self.links.values()), default=BEGINNING)
 
     @property
     def unconfirmed(self) -> list[int]:

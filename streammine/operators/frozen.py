@@ -37,7 +37,7 @@ _HEADER = b"streammine.piece"
 _LOT = 1024
 
 Header = dict[str, Any]
-K = TypeVar("K")
+L = TypeVar("L")
 E = TypeVar("E")
 T = TypeVar("T")
 
@@ -163,10 +163,10 @@ class Handover:
         return piece
 
 
-class FrozenLots(ABC, Generic[K, E]):
+class FrozenLots(ABC, Generic[L, E]):
     """Entries that stay with the operator, in lots, to be captured before any of a lot changes."""
 
-    def __init__(self, lots: list[K]) -> None:
+    def __init__(self, lots: list[L]) -> None:
         """The list is used up."""
         self._lots = lots
         self._found: list[E] = []
@@ -177,7 +177,7 @@ class FrozenLots(ABC, Generic[K, E]):
         """Whether entries may still wait."""
         return bool(self._lots)
 
-    def settle(self, lot: K) -> None:
+    def settle(self, lot: L) -> None:
         """Capture what waits of these entries, because they are about to change."""
         # an entry that does not wait was captured to the end: only then is it marked
         if self._waiting(lot) is not None:
@@ -210,15 +210,15 @@ class FrozenLots(ABC, Generic[K, E]):
             yield from found
 
     @abstractmethod
-    def _waiting(self, lot: K) -> K | None:
+    def _waiting(self, lot: L) -> L | None:
         """Those of the lot that are frozen and not marked yet."""
 
     @abstractmethod
-    def _mark(self, lot: K) -> None:
+    def _mark(self, lot: L) -> None:
         """All of them are captured and may change."""
 
     @abstractmethod
-    def _capture(self, lot: K) -> E:
+    def _capture(self, lot: L) -> E:
         """What the operator holds for them now."""
 
     def _take_next(self) -> None:
@@ -226,7 +226,7 @@ class FrozenLots(ABC, Generic[K, E]):
         # afterwards, as entries may wait as long as lots are left
         self._lots.pop()
 
-    def _take(self, lot: K) -> None:
+    def _take(self, lot: L) -> None:
         waiting = self._waiting(lot)
         if waiting is None:
             return

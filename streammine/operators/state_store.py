@@ -10,8 +10,8 @@ state says
 - in `_captured`, in which freeze it was captured last;
 - in `_made`, after which freeze it was made: no snapshot knows of its key if that is the last one.
 
-To ask the state itself touches nothing that is not needed anyway; with a hundred thousand keys, to look
-them up in sets of dirty and of frozen keys costs more than capturing what they hold.
+To ask the state itself touches nothing that is not needed anyway. With a hundred thousand keys, to look
+them up in sets of dirty and of frozen keys costs much of what capturing them does.
 """
 
 from __future__ import annotations

@@ -349,10 +349,7 @@ class UserOperator:
             raise self._failures.wrong(method, str(error), f"{len(keys)} keys") from error
         of_rows = np.arange(len(results), dtype=np.int64) if parents is None else parents
         time = epoch.definition.window(epoch.epoch)[1] - 1
-        return self._physical(
-            output,
-            lambda: self._order.of_closing(stage, columns, of_rows, time),
-        )
+        return self._physical(output, lambda: self._order.of_closing(stage, columns, of_rows, time))
 
     def _physical(
         self, output: pa.RecordBatch, order: Callable[[], list[pa.Array]]

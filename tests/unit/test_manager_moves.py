@@ -126,9 +126,7 @@ def test_a_new_manager_moves_nothing_before_it_knows_what_everybody_holds() -> N
     new, wish = taken_over(), MoveAsked(1, COUNTS, "a", True)
     told(new, FOUND)
     hear(new, "a", *ON_A, frontier=25)
-    assert new.refusal(wish) == (
-        "job 1's nodes have not all reported to the new manager yet; ask again"
-    )
+    assert new.refusal(wish) == "a new manager is still learning where job 1 stands; ask again"
     assert planned(told(new, wish)) == []
     hear(new, "b", *ON_B, frontier=25, retained_after=10)
     assert new.refusal(wish) is None

@@ -25,12 +25,12 @@ class SealedGroups:
     """A layer that does not change until its pieces are made."""
 
     def __init__(self, window: int, state: GroupState) -> None:
+        self.state = state
+        self.keys = state.table.keys_as_of_now()
         self._header: Header = {"window": window}
-        self._state = state
-        self._keys = state.table.keys_as_of_now()
 
     def pieces(self) -> Iterator[pa.Buffer]:
-        for batch in self._state.unordered_partials(self._keys, PIECE_BYTES):
+        for batch in self.state.unordered_partials(self.keys, PIECE_BYTES):
             yield encode_piece(self._header, batch)
 
 
@@ -39,13 +39,13 @@ class WindowState:
 
     def __init__(self) -> None:
         self._fresh: GroupState | None = None
-        self._frozen: GroupState | None = None
-        self._frozen_keys: Callable[[], list[pa.Array]] | None = None
+        self._frozen: SealedGroups | None = None
         self._settled: GroupState | None = None
 
     @property
     def nbytes(self) -> int:
-        layers = (self._fresh, self._frozen, self._settled)
+        frozen = self._frozen
+        layers = (self._fresh, None if frozen is None else frozen.state, self._settled)
         return sum(layer.nbytes for layer in layers if layer is not None)
 
     def add(self, state: GroupState) -> None:
@@ -64,11 +64,13 @@ class WindowState:
     def seal(self, window: int, full: bool) -> list[SealedGroups]:
         """What a snapshot needs of the window; no earlier freeze is in the making."""
         self.settle()
-        self._frozen, self._fresh = self._fresh, None
-        if self._frozen is not None:
-            self._frozen_keys = self._frozen.table.keys_as_of_now()
-        layers = (self._settled if full else None, self._frozen)
-        return [SealedGroups(window, layer) for layer in layers if layer is not None]
+        sealed: list[SealedGroups] = []
+        if full and self._settled is not None:
+            sealed.append(SealedGroups(window, self._settled))
+        if self._fresh is not None:
+            self._frozen, self._fresh = SealedGroups(window, self._fresh), None
+            sealed.append(self._frozen)
+        return sealed
 
     def whole(self) -> GroupState:
         """All groups as one state; no freeze is in the making, and the window is not used again."""
@@ -82,10 +84,11 @@ class WindowState:
 
     def settle(self) -> None:
         """Add what was frozen to what was before. Only while nobody makes pieces of it."""
-        if self._frozen is None:
+        frozen = self._frozen
+        if frozen is None:
             return
         if self._settled is None:
-            self._settled = self._frozen
+            self._settled = frozen.state
         else:
-            self._settled.merge(self._frozen, self._frozen_keys)
+            self._settled.merge(frozen.state, frozen.keys)
         self._frozen = None
