@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from streammine.engine.placement import Node, place, place_again
+from streammine.engine.placement import Node, node_of, place, place_again
 from streammine.model.control import Directive, JobReport, SliceReport
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
@@ -69,9 +69,7 @@ class ManagedJob:
     def placed(self) -> set[Node]:
         """Nodes that the plan puts slices on."""
         assert self.plan is not None
-        return {
-            (each.node, each.member) for group in self.plan.placements.values() for each in group
-        }
+        return {node_of(each) for group in self.plan.placements.values() for each in group}
 
     # --- reports --------------------------------------------------------------------------------
 
@@ -99,7 +97,7 @@ class ManagedJob:
 
     def report_of(self, slice_id: SliceId, placement: Placement) -> SliceReport | None:
         """The latest report of a replica, if there was one."""
-        replicas = self._replicas.get((placement.node, placement.member), {})
+        replicas = self._replicas.get(node_of(placement), {})
         return replicas.get((slice_id, placement.generation))
 
     def in_charge(self) -> Iterator[tuple[SliceId, Placement, SliceReport]]:
@@ -125,15 +123,17 @@ class ManagedJob:
         self.publishing = None
 
     def standings(self) -> dict[SliceId, SliceStanding]:
-        """The oldest replica of each slice, as far as it has reported."""
+        """The oldest replica of each slice, as far as it has reported. The frontier is the highest of all:
+        a checkpoint is named ahead of every replica of the sources."""
         assert self.plan is not None
         found: dict[SliceId, SliceStanding] = {}
         for slice_id, group in self.plan.placements.items():
-            report = self.report_of(slice_id, group[0]) if group else None
+            told = [self.report_of(slice_id, each) for each in group]
+            report = told[0] if told else None
             if report is not None:
                 found[slice_id] = SliceStanding(
                     report.generation,
-                    report.frontier,
+                    max(each.frontier for each in told if each is not None),
                     report.retained_after,
                     report.accepted,
                     report.frozen,
@@ -194,17 +194,14 @@ class ManagedJob:
         """Everything placed anew; restored where the job is resumed."""
         chosen = place(self.graph, nodes[: self.nodes])
         generation = self.recovery.first_generation
-        return Plan(
-            self.number,
-            1,
-            "deploy",
-            {
-                slice_id: (
-                    Placement(name, generation, member, self.recovery.resume.get(str(slice_id))),
-                )
-                for slice_id, (name, member) in chosen.items()
-            },
-        )
+        placements = {
+            slice_id: tuple(
+                Placement(name, generation + turn, member, self.recovery.resume.get(str(slice_id)))
+                for turn, (name, member) in enumerate(places)
+            )
+            for slice_id, places in chosen.items()
+        }
+        return Plan(self.number, 1, "deploy", placements)
 
     def next_plan(self, **changes: object) -> Plan:
         assert self.plan is not None
@@ -212,9 +209,14 @@ class ManagedJob:
 
     @property
     def next_generation(self) -> int:
-        """Above every generation so far: a plan makes at most one replica of a slice."""
+        """Above every generation so far."""
         assert self.plan is not None
-        return self.recovery.first_generation + self.plan.version
+        return self._generation_in(self.plan.version + 1)
+
+    def _generation_in(self, version: int) -> int:
+        """Of the replicas that a plan adds: the first plan makes all of a slice, any other one at most."""
+        first = self.recovery.first_generation
+        return first if version == 1 else first + version + self.graph.most_replicas - 2
 
     def rebuilt_plan(self, nodes: Sequence[Node], now_seconds: float) -> Plan | None:
         """A plan in which every replica that was lost, or can't be built, is made up for.
@@ -228,14 +230,15 @@ class ManagedJob:
             slice_id: tuple(
                 each
                 for each in group
-                if (each.node, each.member) in live and (slice_id, each.generation) not in broken
+                if node_of(each) in live and (slice_id, each.generation) not in broken
             )
             for slice_id, group in self.plan.placements.items()
         }
         if kept == self.plan.placements:
             return None
+        kept = {slice_id: self._staying(slice_id, group) for slice_id, group in kept.items()}
         restores = self._restores(kept)
-        usable = [node for node in nodes if node[0] not in self.plan.draining] or list(nodes)
+        usable = self._usable_nodes(nodes) or list(nodes)
         kept |= dict.fromkeys(restores, ())
         if restores and not usable:
             return None
@@ -256,6 +259,17 @@ class ManagedJob:
         if self._loses_anew(live):
             rebuilt += 1
         return self.next_plan(placements=kept, rebuilt=rebuilt, reached=reached)
+
+    def _staying(self, slice_id: SliceId, group: tuple[Placement, ...]) -> tuple[Placement, ...]:
+        """Nobody leaves before all who are to stay are there."""
+        wanted = self.graph.vertex(slice_id.vertex).replicas
+        if sum(not each.leaving for each in group) >= wanted:
+            return group
+        return tuple(replace(each, leaving=False) for each in group)
+
+    def _usable_nodes(self, nodes: Sequence[Node]) -> list[Node]:
+        assert self.plan is not None
+        return [node for node in nodes if node[0] not in self.plan.draining]
 
     def note_whole(self, now_seconds: float) -> None:
         """Remember since when all that the plan wants is there."""
@@ -283,10 +297,10 @@ class ManagedJob:
         if any(report.plan_version == version for report in self.reports.values()):
             return True
         older = {
-            (each.node, each.member)
+            node_of(each)
             for group in self.plan.placements.values()
             for each in group
-            if each.generation < self.recovery.first_generation + version - 1
+            if each.generation < self._generation_in(version)
         }
         return not lost <= older
 
@@ -363,24 +377,60 @@ class ManagedJob:
         # who comes to life takes from all of a sender's replicas, so each must hold what is asked for
         return LineStanding(True, min(lacks), max(retained), snapshots)
 
-    # --- moves ----------------------------------------------------------------------------------
+    # --- moves and further replicas -------------------------------------------------------------
 
-    def moved_plan(self, slices: Sequence[SliceId], nodes: Sequence[Node], live: bool) -> Plan:
-        """A second replica of each slice on another node of `nodes`; the only one unless `live`."""
+    def moved_plan(
+        self, leaving: Mapping[SliceId, Placement], nodes: Sequence[Node], live: bool
+    ) -> Plan:
+        """Another replica on a node of `nodes` for each that is to leave; that one goes at once unless
+        `live`. One whose slice stands on all of `nodes` goes without another, unless it is the last."""
         assert self.plan is not None
         placements = dict(self.plan.placements)
-        others = {
-            slice_id: group for slice_id, group in placements.items() if slice_id not in slices
+        staying = {
+            slice_id: tuple(each for each in group if each != leaving.get(slice_id))
+            for slice_id, group in placements.items()
         }
         generation = self.next_generation
-        origins = self.origins(slices)
+        origins = self.origins(list(leaving))
         assert origins is not None, "whoever moves a slice asks first whether it can be moved"
-        for slice_id, (name, member) in place_again(slices, others, nodes).items():
-            new = Placement(name, generation, member, origins[slice_id])
-            # of two committers only one is followed, so there is never a second one beside it
-            alone = not live or self.graph.vertex(slice_id.vertex).kind == "committer"
-            placements[slice_id] = (new,) if alone else (*placements[slice_id], new)
+        places = place_again(leaving, staying, nodes)
+        for slice_id, old in leaving.items():
+            if slice_id not in places:
+                placements[slice_id] = staying[slice_id] or placements[slice_id]
+                continue
+            new = Placement(places[slice_id][0], generation, places[slice_id][1], origins[slice_id])
+            going = replace(old, leaving=True)
+            group = tuple(going if each == old else each for each in placements[slice_id])
+            placements[slice_id] = (*(group if live else staying[slice_id]), new)
         return self.next_plan(placements=placements)
+
+    def reinforced_plan(self, nodes: Sequence[Node]) -> Plan | None:
+        """One more replica of each slice that has fewer than it is to have, where that is possible."""
+        assert self.plan is not None
+        placements = dict(self.plan.placements)
+        missing = [
+            slice_id
+            for slice_id, group in placements.items()
+            if len(group) < self.graph.vertex(slice_id.vertex).replicas
+        ]
+        places = place_again(missing, placements, self._usable_nodes(nodes)) if missing else {}
+        origins = self.origins(list(places)) if places else None
+        if origins is None:
+            return None
+        for slice_id, (name, member) in places.items():
+            new = Placement(name, self.next_generation, member, origins[slice_id])
+            placements[slice_id] = (*placements[slice_id], new)
+        return self.next_plan(placements=placements)
+
+    def on_draining(self) -> dict[SliceId, Placement]:
+        """Replicas that are to leave their nodes, of slices of which none is leaving already."""
+        assert self.plan is not None
+        return {
+            slice_id: each
+            for slice_id, group in self.plan.placements.items()
+            for each in group
+            if each.node in self.plan.draining and not any(other.leaving for other in group)
+        }
 
     def origins(self, slices: Sequence[SliceId]) -> dict[SliceId, Restore | None] | None:
         """What second replicas of these slices are built from, all at one epoch; None: not possible now.
@@ -416,28 +466,46 @@ class ManagedJob:
             for each in takers
         )
 
-    def lowest_origin(self) -> int:
-        """What replicas that are on their way may ask for comes after this epoch; INFINITY: none is."""
+    def lowest_needed(self) -> int:
+        """Replicas that are behind, or only on their way, may ask for what comes after this epoch; INFINITY:
+        there are none."""
         assert self.plan is not None
         epochs = [
-            BEGINNING if each.restore is None else each.restore.epoch
+            self._stands_after(slice_id, each)
             for slice_id, group in self.plan.placements.items()
             for each in group
             if each is not group[0] or self.report_of(slice_id, each) is None
         ]
         return min(epochs, default=INFINITY)
 
+    def _stands_after(self, slice_id: SliceId, placement: Placement) -> int:
+        """A replica has every epoch up to this one behind it."""
+        report = self.report_of(slice_id, placement)
+        origin = BEGINNING if placement.restore is None else placement.restore.epoch
+        if report is None or report.frontier == BEGINNING:
+            return origin
+        return report.frontier - 1
+
     def arrived_plan(self) -> Plan | None:
-        """The plan without the old replicas of slices whose new ones have caught up."""
+        """The plan without the replicas that were to leave once others have caught up with them."""
         assert self.plan is not None
         placements = {
-            slice_id: group[1:] if len(group) > 1 and self._caught_up(slice_id, group) else group
+            slice_id: self._without_leaving(slice_id, group)
             for slice_id, group in self.plan.placements.items()
         }
         if placements == self.plan.placements:
             return None
         return self.next_plan(placements=placements)
 
-    def _caught_up(self, slice_id: SliceId, group: tuple[Placement, ...]) -> bool:
-        old, new = (self.report_of(slice_id, each) for each in group[:2])
-        return new is not None and old is not None and new.frontier >= old.frontier > BEGINNING
+    def _without_leaving(
+        self, slice_id: SliceId, group: tuple[Placement, ...]
+    ) -> tuple[Placement, ...]:
+        new = self.report_of(slice_id, group[-1])
+        return tuple(
+            each
+            for each in group
+            if not each.leaving
+            or new is None
+            or (old := self.report_of(slice_id, each)) is None
+            or not new.frontier >= old.frontier > BEGINNING
+        )

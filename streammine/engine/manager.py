@@ -181,9 +181,9 @@ class ManagerMachine:
             return f"there is no slice {wish.slice}; the job's are {known}"
         if wish.node not in {name for name, _ in self.nodes}:
             return f"there is no node {wish.node!r}"
-        if len(group) > 1:
+        if any(each.leaving for each in group):
             return f"{wish.slice} is on its way to {group[-1].node} already"
-        if group[0].node == wish.node:
+        if wish.node in {each.node for each in group}:
             return f"{wish.slice} is on {wish.node} already"
         if not job.known:
             return f"a new manager is still learning where job {wish.job} stands; ask again"
@@ -305,7 +305,9 @@ class ManagerMachine:
         if self.refusal(wish) is None:
             job = self.jobs[wish.job]
             target = [node for node in self.nodes if node[0] == wish.node]
-            self._publish(job, job.moved_plan([wish.slice], target, wish.live), effects)
+            assert job.plan is not None
+            leaving = {wish.slice: job.plan.placements[wish.slice][0]}
+            self._publish(job, job.moved_plan(leaving, target, wish.live), effects)
 
     def _drain(self, node: str, effects: list[ManagerEffect]) -> None:
         if self.refusal(DrainAsked(node)) is not None:
@@ -375,22 +377,19 @@ class ManagerMachine:
         return True
 
     def _move_on(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
-        """Go on with moves and drains that stand in the plan."""
+        """Go on with moves and drains that stand in the plan, and with replicas that are missing."""
         assert job.plan is not None
         arrived = job.arrived_plan()
         if arrived is not None:
             self._publish(job, arrived, effects)
-        if not job.plan.draining:
-            return
         usable = [node for node in self.live if node[0] not in job.plan.draining]
-        there = [
-            slice_id
-            for slice_id, group in job.plan.placements.items()
-            if len(group) == 1 and group[0].node in job.plan.draining
-        ]
-        if there and usable and job.origins(there) is not None:
+        there = job.on_draining()
+        if there and usable and job.origins(list(there)) is not None:
             live = job.recovery.mode != "none"
             self._publish(job, job.moved_plan(there, usable, live), effects)
+        reinforced = job.reinforced_plan(self.live)
+        if reinforced is not None:
+            self._publish(job, reinforced, effects)
 
     def _checkpoint(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
         if job.ready and job.recovery.mode != "none":
@@ -406,7 +405,7 @@ class ManagerMachine:
                     # the directive below says it
                     continue
                 case recovery.PruneTo(retain_after):
-                    retain_after = min(retain_after, job.lowest_origin())
+                    retain_after = min(retain_after, job.lowest_needed())
                     job.retain_after = max(job.retain_after, retain_after)
                 case recovery.PublishCheckpoint(checkpoint):
                     job.publishing = checkpoint.epoch

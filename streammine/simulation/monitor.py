@@ -159,7 +159,12 @@ class Monitor:
         self.plans.append(plan)
         assert plan.placements.keys() == set(self._spec.graph.slices), "the plan forgets a slice"
         for slice_id, group in plan.placements.items():
-            assert 1 <= len(group) <= 2, f"plan {plan.version}: {len(group)} replicas of {slice_id}"
+            most = self._spec.graph.vertex(slice_id.vertex).replicas + any(
+                each.leaving for each in group
+            )
+            assert 1 <= len(group) <= most, f"plan {plan.version}: {len(group)} of {slice_id}"
+            nodes = {each.node for each in group}
+            assert len(nodes) == len(group), f"plan {plan.version}: {slice_id} twice on a node"
             used = self._used.setdefault(slice_id, {})
             highest = max(used, default=0)
             for placement in group:
