@@ -1,12 +1,12 @@
-"""What the manager knows of one job, and the plans that follow from it; when, `manager` decides."""
+"""What the manager knows of one job: its plan, what nodes report of it, and its checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from streammine.engine.placement import Node, node_of, place, place_again
+from streammine.engine.placement import Node, node_of
 from streammine.model.control import Directive, JobReport, SliceReport
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
@@ -18,9 +18,6 @@ from streammine.model.recovery import (
     SliceStanding,
 )
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
-
-CALM_SECONDS = 600.0
-"""Once all that a plan wants has been there for so long, a loss is no sequel of those before."""
 
 
 class JobPhase(StrEnum):
@@ -123,24 +120,15 @@ class ManagedJob:
         self.publishing = None
 
     def standings(self) -> dict[SliceId, SliceStanding]:
-        """The oldest replica of each slice, as far as it has reported. The frontier is the highest of all:
-        a checkpoint is named ahead of every replica of the sources."""
+        """The replica that leads of each slice, as far as it has reported, and the others with it."""
         assert self.plan is not None
         found: dict[SliceId, SliceStanding] = {}
         for slice_id, group in self.plan.placements.items():
-            told = [self.report_of(slice_id, each) for each in group]
-            report = told[0] if told else None
+            report = self.report_of(slice_id, group[0]) if group else None
             if report is not None:
-                found[slice_id] = SliceStanding(
-                    report.generation,
-                    max(each.frontier for each in told if each is not None),
-                    report.retained_after,
-                    report.accepted,
-                    report.frozen,
-                    report.final_epoch if report.finished else None,
-                    report.last_epoch,
-                    report.snapshots,
-                )
+                told = (self.report_of(slice_id, each) for each in group[1:])
+                others = tuple(_standing(each) for each in told if each is not None)
+                found[slice_id] = replace(_standing(report), others=others)
         return found
 
     def all_deployed(self) -> bool:
@@ -190,19 +178,6 @@ class ManagedJob:
 
     # --- plans ----------------------------------------------------------------------------------
 
-    def first_plan(self, nodes: Sequence[Node]) -> Plan:
-        """Everything placed anew; restored where the job is resumed."""
-        chosen = place(self.graph, nodes[: self.nodes])
-        generation = self.recovery.first_generation
-        placements = {
-            slice_id: tuple(
-                Placement(name, generation + turn, member, self.recovery.resume.get(str(slice_id)))
-                for turn, (name, member) in enumerate(places)
-            )
-            for slice_id, places in chosen.items()
-        }
-        return Plan(self.number, 1, "deploy", placements)
-
     def next_plan(self, **changes: object) -> Plan:
         assert self.plan is not None
         return replace(self.plan, version=self.plan.version + 1, **changes)  # type: ignore[arg-type]
@@ -211,63 +186,14 @@ class ManagedJob:
     def next_generation(self) -> int:
         """Above every generation so far."""
         assert self.plan is not None
-        return self._generation_in(self.plan.version + 1)
+        return self.generation_in(self.plan.version + 1)
 
-    def _generation_in(self, version: int) -> int:
+    def generation_in(self, version: int) -> int:
         """Of the replicas that a plan adds: the first plan makes all of a slice, any other one at most."""
         first = self.recovery.first_generation
         return first if version == 1 else first + version + self.graph.most_replicas - 2
 
-    def rebuilt_plan(self, nodes: Sequence[Node], now_seconds: float) -> Plan | None:
-        """A plan in which every replica that was lost, or can't be built, is made up for.
-
-        `nodes`: the live ones. None where nothing is lost, or nobody is left.
-        """
-        assert self.plan is not None
-        live = set(nodes)
-        broken = set(self._broken())
-        kept = {
-            slice_id: tuple(
-                each
-                for each in group
-                if node_of(each) in live and (slice_id, each.generation) not in broken
-            )
-            for slice_id, group in self.plan.placements.items()
-        }
-        if kept == self.plan.placements:
-            return None
-        kept = {slice_id: self._staying(slice_id, group) for slice_id, group in kept.items()}
-        restores = self._restores(kept)
-        usable = self._usable_nodes(nodes) or list(nodes)
-        kept |= dict.fromkeys(restores, ())
-        if restores and not usable:
-            return None
-        places = place_again(restores, kept, usable) if restores else {}
-        generation = self.next_generation
-        for slice_id, restore in restores.items():
-            name, member = places[slice_id]
-            kept[slice_id] = (Placement(name, generation, member, restore),)
-        origins = [BEGINNING if each is None else each.epoch for each in restores.values()]
-        # damaged snapshots may lead back behind what complete checkpoints have covered
-        self.retain_after = min(self.retain_after, *origins) if origins else self.retain_after
-        if not restores:
-            return self.next_plan(placements=kept)
-        reached = max(self._reached(), self.plan.reached)
-        rebuilt = self.plan.rebuilt
-        if reached > self.plan.reached or self._has_been_calm(now_seconds):
-            rebuilt = 0
-        if self._loses_anew(live):
-            rebuilt += 1
-        return self.next_plan(placements=kept, rebuilt=rebuilt, reached=reached)
-
-    def _staying(self, slice_id: SliceId, group: tuple[Placement, ...]) -> tuple[Placement, ...]:
-        """Nobody leaves before all who are to stay are there."""
-        wanted = self.graph.vertex(slice_id.vertex).replicas
-        if sum(not each.leaving for each in group) >= wanted:
-            return group
-        return tuple(replace(each, leaving=False) for each in group)
-
-    def _usable_nodes(self, nodes: Sequence[Node]) -> list[Node]:
+    def usable_nodes(self, nodes: Sequence[Node]) -> list[Node]:
         assert self.plan is not None
         return [node for node in nodes if node[0] not in self.plan.draining]
 
@@ -277,68 +203,7 @@ class ManagedJob:
         if (self.whole is None or self.whole[0] != self.plan.version) and self.all_deployed():
             self.whole = (self.plan.version, now_seconds)
 
-    def _has_been_calm(self, now_seconds: float) -> bool:
-        """Nothing was lost for so long that what is lost now has another cause."""
-        assert self.plan is not None
-        if self.whole is None or self.whole[0] != self.plan.version:
-            return False
-        return now_seconds - self.whole[1] >= CALM_SECONDS
-
-    def _loses_anew(self, live: set[Node]) -> bool:
-        """Whether nodes were lost that the plan in force had reached, or that came to make up for others.
-
-        Else they were lost together with those that the plan makes up for (or only snapshots are damaged).
-        """
-        assert self.plan is not None
-        lost = self.placed - live
-        if not lost:
-            return False
-        version = self.plan.version
-        if any(report.plan_version == version for report in self.reports.values()):
-            return True
-        older = {
-            node_of(each)
-            for group in self.plan.placements.values()
-            for each in group
-            if each.generation < self._generation_in(version)
-        }
-        return not lost <= older
-
-    def _reached(self) -> int:
-        """The last epoch that everybody has behind him, as far as is known."""
-        assert self.plan is not None
-        complete = self.coordinator.complete
-        newest = complete[-1].epoch if complete else BEGINNING
-        last = [each for each in self.graph.slices if not self.graph.outputs[each]]
-        told = {slice_id: report for slice_id, _, report in self.in_charge()}
-        if not last or not told.keys() >= set(last):
-            return newest
-        return max(newest, min(told[each].frontier for each in last) - 1)
-
-    def _broken(self) -> Iterator[tuple[SliceId, int]]:
-        """Replicas that could not be restored from the snapshot that they were given."""
-        assert self.plan is not None
-        for slice_id, group in self.plan.placements.items():
-            for each in group:
-                record = each.restore.record if each.restore is not None else None
-                if record is not None and record.name in self.damaged:
-                    report = self.report_of(slice_id, each)
-                    if report is None:
-                        yield slice_id, each.generation
-
-    def _restores(
-        self, kept: dict[SliceId, tuple[Placement, ...]]
-    ) -> dict[SliceId, Restore | None]:
-        """What each slice that must be rebuilt is restored from, None for nothing."""
-        usable = {slice_id: self._usable(slice_id) for slice_id in self.graph.slices}
-        standings = {
-            slice_id: self._line_standing(slice_id, kept[slice_id], usable[slice_id])
-            for slice_id in self.graph.slices
-        }
-        line = self.line(self.graph, standings)
-        return {slice_id: usable[slice_id].get(epoch) for slice_id, epoch in sorted(line.items())}
-
-    def _usable(self, slice_id: SliceId) -> dict[int, Restore]:
+    def usable(self, slice_id: SliceId) -> dict[int, Restore]:
         """What a slice can be restored from, by epoch."""
         complete = self.coordinator.complete
         newest = complete[-1].epoch if complete else BEGINNING
@@ -355,7 +220,7 @@ class ManagedJob:
                 found[restore.epoch] = restore
         return found
 
-    def _line_standing(
+    def line_standing(
         self, slice_id: SliceId, group: tuple[Placement, ...], usable: dict[int, Restore]
     ) -> LineStanding:
         snapshots = tuple(sorted(usable))
@@ -378,59 +243,6 @@ class ManagedJob:
         return LineStanding(True, min(lacks), max(retained), snapshots)
 
     # --- moves and further replicas -------------------------------------------------------------
-
-    def moved_plan(
-        self, leaving: Mapping[SliceId, Placement], nodes: Sequence[Node], live: bool
-    ) -> Plan:
-        """Another replica on a node of `nodes` for each that is to leave; that one goes at once unless
-        `live`. One whose slice stands on all of `nodes` goes without another, unless it is the last."""
-        assert self.plan is not None
-        placements = dict(self.plan.placements)
-        staying = {
-            slice_id: tuple(each for each in group if each != leaving.get(slice_id))
-            for slice_id, group in placements.items()
-        }
-        generation = self.next_generation
-        origins = self.origins(list(leaving))
-        assert origins is not None, "whoever moves a slice asks first whether it can be moved"
-        places = place_again(leaving, staying, nodes)
-        for slice_id, old in leaving.items():
-            if slice_id not in places:
-                placements[slice_id] = staying[slice_id] or placements[slice_id]
-                continue
-            new = Placement(places[slice_id][0], generation, places[slice_id][1], origins[slice_id])
-            going = replace(old, leaving=True)
-            group = tuple(going if each == old else each for each in placements[slice_id])
-            placements[slice_id] = (*(group if live else staying[slice_id]), new)
-        return self.next_plan(placements=placements)
-
-    def reinforced_plan(self, nodes: Sequence[Node]) -> Plan | None:
-        """One more replica of each slice that has fewer than it is to have, where that is possible."""
-        assert self.plan is not None
-        placements = dict(self.plan.placements)
-        missing = [
-            slice_id
-            for slice_id, group in placements.items()
-            if len(group) < self.graph.vertex(slice_id.vertex).replicas
-        ]
-        places = place_again(missing, placements, self._usable_nodes(nodes)) if missing else {}
-        origins = self.origins(list(places)) if places else None
-        if origins is None:
-            return None
-        for slice_id, (name, member) in places.items():
-            new = Placement(name, self.next_generation, member, origins[slice_id])
-            placements[slice_id] = (*placements[slice_id], new)
-        return self.next_plan(placements=placements)
-
-    def on_draining(self) -> dict[SliceId, Placement]:
-        """Replicas that are to leave their nodes, of slices of which none is leaving already."""
-        assert self.plan is not None
-        return {
-            slice_id: each
-            for slice_id, group in self.plan.placements.items()
-            for each in group
-            if each.node in self.plan.draining and not any(other.leaving for other in group)
-        }
 
     def origins(self, slices: Sequence[SliceId]) -> dict[SliceId, Restore | None] | None:
         """What second replicas of these slices are built from, all at one epoch; None: not possible now.
@@ -459,10 +271,10 @@ class ManagedJob:
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
         return all(
-            self._line_standing(each, placements[each], {}).retained_after <= epoch
+            self.line_standing(each, placements[each], {}).retained_after <= epoch
             for each in senders
         ) and all(
-            epoch == BEGINNING or self._line_standing(each, placements[each], {}).lacks_from > epoch
+            epoch == BEGINNING or self.line_standing(each, placements[each], {}).lacks_from > epoch
             for each in takers
         )
 
@@ -486,26 +298,15 @@ class ManagedJob:
             return origin
         return report.frontier - 1
 
-    def arrived_plan(self) -> Plan | None:
-        """The plan without the replicas that were to leave once others have caught up with them."""
-        assert self.plan is not None
-        placements = {
-            slice_id: self._without_leaving(slice_id, group)
-            for slice_id, group in self.plan.placements.items()
-        }
-        if placements == self.plan.placements:
-            return None
-        return self.next_plan(placements=placements)
 
-    def _without_leaving(
-        self, slice_id: SliceId, group: tuple[Placement, ...]
-    ) -> tuple[Placement, ...]:
-        new = self.report_of(slice_id, group[-1])
-        return tuple(
-            each
-            for each in group
-            if not each.leaving
-            or new is None
-            or (old := self.report_of(slice_id, each)) is None
-            or not new.frontier >= old.frontier > BEGINNING
-        )
+def _standing(report: SliceReport) -> SliceStanding:
+    return SliceStanding(
+        report.generation,
+        report.frontier,
+        report.retained_after,
+        report.accepted,
+        report.frozen,
+        report.final_epoch if report.finished else None,
+        report.last_epoch,
+        report.snapshots,
+    )

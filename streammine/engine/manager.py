@@ -58,6 +58,14 @@ from streammine.engine.node_stimuli import (
     PublishCheckpoint,
 )
 from streammine.engine.placement import Node
+from streammine.engine.plans import (
+    arrived_plan,
+    first_plan,
+    moved_plan,
+    on_draining,
+    reinforced_plan,
+)
+from streammine.engine.rebuilding import rebuilt_plan
 from streammine.model import recovery
 from streammine.model.control import Directive, Heartbeat
 from streammine.model.epochs import BEGINNING
@@ -307,7 +315,7 @@ class ManagerMachine:
             target = [node for node in self.nodes if node[0] == wish.node]
             assert job.plan is not None
             leaving = {wish.slice: job.plan.placements[wish.slice][0]}
-            self._publish(job, job.moved_plan(leaving, target, wish.live), effects)
+            self._publish(job, moved_plan(job, leaving, target, wish.live), effects)
 
     def _drain(self, node: str, effects: list[ManagerEffect]) -> None:
         if self.refusal(DrainAsked(node)) is not None:
@@ -331,7 +339,7 @@ class ManagerMachine:
                 effects.append(FindCheckpoints(job.number, self.member))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:
-                self._publish(job, job.first_plan(self.nodes), effects)
+                self._publish(job, first_plan(job, self.nodes), effects)
             return
         for node in sorted(job.placed & job.reports.keys()):
             if failure := job.reports[node].failed:
@@ -359,7 +367,7 @@ class ManagerMachine:
             return False
         if not live or not job.ready or job.unreported(live):
             return not job.placed <= set(live)
-        plan = job.rebuilt_plan(live, self.now_seconds)
+        plan = rebuilt_plan(job, live, self.now_seconds)
         if plan is None:
             return False
         if plan.rebuilt > MOST_REBUILT:
@@ -379,15 +387,15 @@ class ManagerMachine:
     def _move_on(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
         """Go on with moves and drains that stand in the plan, and with replicas that are missing."""
         assert job.plan is not None
-        arrived = job.arrived_plan()
+        arrived = arrived_plan(job)
         if arrived is not None:
             self._publish(job, arrived, effects)
         usable = [node for node in self.live if node[0] not in job.plan.draining]
-        there = job.on_draining()
+        there = on_draining(job)
         if there and usable and job.origins(list(there)) is not None:
             live = job.recovery.mode != "none"
-            self._publish(job, job.moved_plan(there, usable, live), effects)
-        reinforced = job.reinforced_plan(self.live)
+            self._publish(job, moved_plan(job, there, usable, live), effects)
+        reinforced = reinforced_plan(job, self.live)
         if reinforced is not None:
             self._publish(job, reinforced, effects)
 

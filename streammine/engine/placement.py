@@ -24,6 +24,7 @@ def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, .
     they joined. Raises ClusterError when there is none."""
     if not nodes:
         raise ClusterError("no live node to place slices on")
+    nodes = _one_of_each_name(nodes)
     count = len(nodes)
     firsts = Counter[int]()
     chosen: dict[SliceId, tuple[Node, ...]] = {}
@@ -53,14 +54,21 @@ def place_again(
     load = Counter(node_of(each) for group in placements.values() for each in group)
     chosen: dict[SliceId, Node] = {}
     for slice_id in sorted(slices):
-        taken = {node_of(each) for each in placements.get(slice_id, ())}
-        free = [node for node in nodes if node not in taken]
+        taken = {each.node for each in placements.get(slice_id, ())}
+        free = [node for node in _one_of_each_name(nodes) if node[0] not in taken]
         if not free:
             continue
         node = min(free, key=lambda node: (load[node], node[1]))
         load[node] += 1
         chosen[slice_id] = node
     return chosen
+
+
+def _one_of_each_name(nodes: Sequence[Node]) -> list[Node]:
+    """Of nodes of one name the last that joined: the one before is gone, though not everybody knows."""
+    return sorted(
+        {name: (name, member) for name, member in nodes}.values(), key=lambda node: node[1]
+    )
 
 
 def node_of(placement: Placement) -> Node:

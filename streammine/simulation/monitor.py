@@ -208,8 +208,11 @@ class Monitor:
             for book in done:
                 check_finished(book)
 
-    def replicas(self) -> int:
-        return len(self.books)
+    def rebuilt(self) -> int:
+        """Replicas that the first plan did not know of."""
+        first = self.plans[0].placements.items()
+        known = {(slice_id, each.generation) for slice_id, group in first for each in group}
+        return len(self.books.keys() - known)
 
     def epochs(self) -> int:
         """The most epochs that the replicas of one slice have closed."""
