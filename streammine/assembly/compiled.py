@@ -7,31 +7,32 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from partitioners import Broadcast, Hash, KeyRange, partitioner_named
 from streammine.assembly.environment import (
     DEAD_LETTERS_COMMIT_EVERY,
     BuiltSlice,
     Environment,
+    StateLoader,
     channel_budget,
     loaded_snapshot,
     restored_to,
+    taken_from,
 )
+from streammine.assembly.sending import outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.bag import BagMemory
-from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.loop_processor import LoopProcessor
 from streammine.engine.loop_slice import LoopHeadSlice, LoopSlice
 from streammine.engine.node_stimuli import NewReplica
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.planner import LogicalNode, plan
-from streammine.engine.processor import OperatorProcessor, Processor, SourceProcessor
+from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
+from streammine.engine.source_processor import SourceProcessor
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
-    Partitioner,
     Position,
     SequentialOperator,
     StatefulOperator,
@@ -50,15 +51,11 @@ from streammine.model.manifest import SinkDescription
 from streammine.model.stamps import covered
 from streammine.model.topology import (
     BroadcastPartition,
-    HashPartition,
     KeyedFields,
-    KeyRangePartition,
-    Partition,
     Redundancy,
     Sink,
     SourceBase,
     Topology,
-    UserPartition,
     redundancy,
     topology_graph,
 )
@@ -86,7 +83,7 @@ class CompiledJob:
     ) -> None:
         self.topology = topology
         self.epoch = topology.epoch_definition()
-        self._base = base
+        self.base = base
         self._load_value = load_value
         self._order = topology_graph(topology).order
         probes = self._probe(schemas)
@@ -109,7 +106,7 @@ class CompiledJob:
             schemas,
             lambda name, inputs: self._build(name, inputs, combined=False, ordered=False),
             lambda name: declared_output(
-                name, self.topology.operators[name], self._base, self._load_value
+                name, self.topology.operators[name], self.base, self._load_value
             ),
         )
 
@@ -129,7 +126,7 @@ class CompiledJob:
             combined=combined,
             ordered=ordered,
             orders=orders,
-            base=self._base,
+            base=self.base,
             loader=self._load_value,
         )
 
@@ -140,8 +137,10 @@ class CompiledJob:
                 source = self.topology.sources[name]
                 node = LogicalNode(name, "source", slices=source.slices, may_die=True)
                 if isinstance(source, SourceBase):
-                    # clients of the others send to one receiver
                     node = replace(node, **self._redundancy(source))
+                else:
+                    # clients send to one receiver
+                    node = replace(node, replicable=False)
                 nodes.append(node)
             elif name in self.topology.operators:
                 nodes.append(self._logical_operator(name))
@@ -195,7 +194,7 @@ class CompiledJob:
         if self.graph.vertex(edge.target).kind == "committer":
             return FILE_RECORD
         if edge.combined:
-            partial = self._operator(edge.target, combined=True, ordered=False)
+            partial = self.bare_operator(edge.target, combined=True, ordered=False)
             assert isinstance(partial, StatefulOperator)
             assert partial.partial_schema is not None
             return partial.partial_schema
@@ -230,8 +229,15 @@ class CompiledJob:
 
     # --- slices ---------------------------------------------------------------------------------
 
-    def slice(self, job: int, replica: NewReplica, environment: Environment) -> BuiltSlice:
-        """Build one replica of a slice; `BuiltSlice.prepare` makes it ready.
+    def slice(
+        self,
+        job: int,
+        replica: NewReplica,
+        environment: Environment,
+        seat: BuiltSlice | None = None,
+    ) -> BuiltSlice:
+        """Build one replica of a slice; `BuiltSlice.prepare` makes it ready. One that stood by on the node,
+        on a `seat`, is used where its operator can be; else it is closed.
 
         Raises SnapshotDamagedError when the snapshot that it is restored from can't be read.
         """
@@ -278,10 +284,14 @@ class CompiledJob:
             kinds,
             restored,
         )
+        if seat is not None:
+            if taken_from(seat, vertex, replica.restore):
+                return BuiltSlice(machine, seat.processor, seat.spill)
+            seat.close()
         spill = environment.open_spill()
         position = None if snapshot is None else snapshot.position
         processor = self._processor(vertex, replica, environment, spill, begin, position)
-        return BuiltSlice(machine, processor, spill, snapshot)
+        return BuiltSlice(machine, processor, spill, replica.restore, snapshot)
 
     def _kinds(self, slice_id: SliceId) -> dict[int, EdgeKind]:
         """By channel of a slice, what its edge is to the slice."""
@@ -325,7 +335,7 @@ class CompiledJob:
         position: Position | None,
     ) -> Processor:
         slice_id = replica.slice
-        edges, carries_order = self._outgoing(slice_id)
+        edges, carries_order = outgoing_edges(self, slice_id)
         if vertex.kind == "source":
             columns = self.columns[vertex.name]
             return SourceProcessor(
@@ -350,6 +360,11 @@ class CompiledJob:
             BagMemory(environment.bag_memory_bytes, spill),
             self.epoch,
             () if hidden or not carries_order else operator.output_order,
+            StateLoader(
+                slice_id,
+                environment,
+                lambda: self._slice_operator(vertex, replica, incoming, environment),
+            ),
         )
         if self.graph.loop(vertex.name) is None:
             return OperatorProcessor(*parts)
@@ -373,7 +388,7 @@ class CompiledJob:
         """A new instance of a stateful vertex's operator, as its edges need it."""
         incoming = [edge for edge in self.graph.edges if edge.target == name]
         ordered = any(edge.carries_order for edge in self.graph.edges if edge.source == name)
-        operator = self._operator(
+        operator = self.bare_operator(
             name,
             combined=any(edge.combined for edge in incoming),
             ordered=ordered,
@@ -389,7 +404,7 @@ class CompiledJob:
             orders[edge.port] = tuple(field.name for field in self.order_fields(edge))
         return orders
 
-    def _operator(
+    def bare_operator(
         self,
         name: str,
         combined: bool,
@@ -398,71 +413,6 @@ class CompiledJob:
     ) -> Operator:
         inputs = [self.streams[each].schema for each in self.topology.operators[name].input_names]
         return self._build(name, inputs, combined, ordered, orders)
-
-    # --- the sending side -----------------------------------------------------------------------
-
-    def _outgoing(self, slice_id: SliceId) -> tuple[OutgoingEdges, bool]:
-        """The slice's outgoing edges as a tree of stages, and whether any of them needs order."""
-        root = StageNode()
-        dead: OutgoingEdge | None = None
-        carries_order = False
-        for number, edge in enumerate(self.graph.edges):
-            if edge.source != slice_id.vertex:
-                continue
-            outgoing = self._outgoing_edge(number, edge, slice_id)
-            if edge.dead:
-                dead = outgoing
-                continue
-            carries_order = carries_order or edge.carries_order
-            self._stage_node(root, edge.stages).edges.append(outgoing)
-        stamped = self.graph.loop(slice_id.vertex) is not None
-        return OutgoingEdges(slice_id.index, root, dead, stamped), carries_order
-
-    def _outgoing_edge(self, number: int, edge: Edge, slice_id: SliceId) -> OutgoingEdge:
-        channels = tuple(
-            each.number for each in self.graph.outputs[slice_id] if each.edge == number
-        )
-        kind = self.graph.kind_at(edge.source, edge)
-        if edge.routing == "forward":
-            return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order, kind=kind)
-        settings = self.topology.operators[edge.target]
-        assert isinstance(settings, KeyedFields)
-        operator = self._operator(edge.target, edge.combined, False)
-        assert isinstance(operator, StatefulOperator | SequentialOperator)
-        return OutgoingEdge(
-            channels,
-            operator.keys[edge.port],
-            self._partitioner(settings.partition),
-            combining=operator if edge.combined else None,  # type: ignore[arg-type]
-            carries_order=edge.carries_order,
-            target=edge.target,
-            kind=kind,
-        )
-
-    def _partitioner(self, partition: Partition) -> Partitioner:
-        match partition:
-            case HashPartition():
-                return Hash()
-            case BroadcastPartition():
-                return Broadcast()
-            case KeyRangePartition():
-                return KeyRange(partition.boundaries)
-            case UserPartition():
-                return partitioner_named(partition.path, self._base)
-
-    def _stage_node(self, root: StageNode, stages: tuple[str, ...]) -> StageNode:
-        node = root
-        for name in stages:
-            for child in node.children:
-                if child.stage is not None and child.stage.name == name:
-                    node = child
-                    break
-            else:
-                operator = self._operator(name, combined=False, ordered=False)
-                child = StageNode(operator)  # type: ignore[arg-type]
-                node.children.append(child)
-                node = child
-        return node
 
     # --- sinks ----------------------------------------------------------------------------------
 

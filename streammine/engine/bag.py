@@ -40,6 +40,13 @@ class Bag:
             self.entries.append(batch)
             self.memory.used += size
 
+    def drop(self) -> None:
+        """Nobody needs the batches."""
+        entries, self.entries = self.entries, []
+        for entry in entries:
+            if not isinstance(entry, Spilled):
+                self.memory.used -= entry.nbytes
+
     def take(self) -> Iterator[pa.RecordBatch]:
         """The batches, each once; the bag is empty afterwards."""
         entries, self.entries = self.entries, []

@@ -59,6 +59,7 @@ class LogicalNode:
     max_rounds: int | None = None
     replicas: int = 1
     scheme: Scheme = Scheme.PASSIVE_REPLICATION
+    replicable: bool = True
 
 
 DEFAULT_SLICES = 2
@@ -207,6 +208,7 @@ def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
             "a source hands out epochs in order",
             node.replicas,
             node.scheme,
+            node.replicable,
         )
     discipline, reason = _discipline(node)
     if node.kind == "sink":

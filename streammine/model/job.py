@@ -89,6 +89,7 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 class Vertex:
     """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
     `replicas` where there are as many nodes; all but the first stand on the rung of `scheme` at first.
+    `replicable`: there may be several.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
     `Edge.stages`.
@@ -101,6 +102,7 @@ class Vertex:
     reason: str
     replicas: int = 1
     scheme: Scheme = Scheme.PASSIVE_REPLICATION
+    replicable: bool = True
 
 
 @dataclass(frozen=True)

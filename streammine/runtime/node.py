@@ -21,7 +21,6 @@ from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 
 from streammine.assembly import POLICIES
@@ -41,15 +40,16 @@ from streammine.model.coordination import (
     MembersChanged,
     PlanPublished,
 )
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import (
     ClusterError,
     ProtocolError,
     ReplacedError,
+    SnapshotDamagedError,
     StalePlanError,
     StreammineError,
 )
 from streammine.model.frames import FrameHeader
-from streammine.model.ids import SliceId
 from streammine.model.job import JobOutcome
 from streammine.model.job_codec import (
     decode_plan,
@@ -58,6 +58,7 @@ from streammine.model.job_codec import (
     encode_plan,
 )
 from streammine.runtime.hosting import HostedJob
+from streammine.runtime.measured import MeasuredProcess, counters_of
 from streammine.runtime.outbox import Outbox
 from streammine.runtime.recovery import SnapshotKeeper
 from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
@@ -120,9 +121,11 @@ class Node:
         self._next_heartbeat = 0.0
         self._stopped = threading.Event()
         self._members: dict[str, Member] = {}
-        self._process = psutil.Process()
+        self._measured = MeasuredProcess()
         self._perform: dict[type, Callable[..., None]] = {
             machine.Deploy: self._deploy,
+            machine.Sit: self._sit,
+            machine.Unseat: self._unseat,
             machine.Withdraw: self._withdraw,
             machine.WriteSnapshot: self._write_snapshot,
             machine.MoveToDisk: self._move_to_disk,
@@ -191,7 +194,9 @@ class Node:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             with self._lock:
                 # read under the lock, or older counters could replace a finished slice's last ones
-                self._apply(machine.HeartbeatDue(now, time.time(), self._load(), self._counters()))
+                load = self._measured.load(len(self.workers))
+                counters = counters_of(self.jobs)
+                self._apply(machine.HeartbeatDue(now, time.time(), load, counters))
 
     def _wait_milliseconds(self) -> int:
         if self._outbox.urgent or not self._events.empty():
@@ -342,6 +347,24 @@ class Node:
 
         self.deployers.submit(0, task)
 
+    def _sit(self, effect: machine.Sit) -> None:
+        job = self.jobs[effect.job]
+
+        def task() -> None:
+            try:
+                done = job.sit(effect)
+            except BaseException as error:
+                # user code can raise anything, SystemExit too; the worker thread must live on
+                replica = (effect.job, effect.slice, effect.generation)
+                done = machine.Seated(*replica, BEGINNING, 0, self._failure(error))
+            self._post(lambda: done)
+
+        self.deployers.submit(0, task)
+
+    def _unseat(self, effect: machine.Unseat) -> None:
+        job = self.jobs[effect.job]
+        self.deployers.submit(0, lambda: job.seats.leave(effect.slice))
+
     def _withdraw(self, effect: machine.Withdraw) -> None:
         job = self.jobs[effect.job]
         self.deployers.submit(0, lambda: job.withdraw(effect.slice, effect.generation))
@@ -363,6 +386,9 @@ class Node:
             except ReplacedError as error:
                 logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)
                 self._handle(machine.WorkFinished(*replica, None, str(error), replaced=True))
+            except SnapshotDamagedError as error:
+                spoiled = machine.spoiled(effect, str(error))
+                self._handle(machine.WorkFinished(*replica, None, damaged=spoiled))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 failure = self._failure(error)
@@ -490,22 +516,3 @@ class Node:
                 self._handle(refused)
 
         self.callers.submit(0, task)
-
-    # --- what the shell measures ----------------------------------------------------------------
-
-    def _load(self) -> dict[str, float]:
-        memory = self._process.memory_info()
-        times = self._process.cpu_times()
-        return {
-            "cpu_seconds": times.user + times.system,
-            "memory_bytes": float(memory.rss),
-            "queued_tasks": float(len(self.workers)),
-            "clock": time.time(),
-        }
-
-    def _counters(self) -> dict[tuple[int, SliceId], dict[str, float]]:
-        return {
-            (number, slice_id): hosted.counters()
-            for number, job in self.jobs.items()
-            for (slice_id, _), hosted in sorted(job.slices.copy().items(), key=lambda each: each[0])
-        }

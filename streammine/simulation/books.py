@@ -138,6 +138,8 @@ class ReplicaBook:
             assert batch is not None
             made = self.made.setdefault(output.channel, {})
             made[output.epoch] = (made.get(output.epoch, 0) + content_of(batch)) & _MASK
+        if result.taken is not None:
+            self._takes_state(result.taken.epoch)
         for epoch in result.closed:
             assert epoch > self.closed_up_to, (
                 f"{self.name}: epoch {epoch} was closed after {self.closed_up_to}"
@@ -145,6 +147,13 @@ class ReplicaBook:
             self.closed_up_to = epoch
         self.finished = self.finished or result.finished
         self._complete(result, contents)
+
+    def _takes_state(self, epoch: int) -> None:
+        assert epoch >= self.closed_up_to, f"{self.name} went back to {epoch}"
+        self.closed_up_to = self.frozen_up_to = self.restored_after = epoch
+        for held in (*self.taken.values(), *self.made.values()):
+            for each in [each for each in held if each <= epoch]:
+                del held[each]
 
     def _complete(self, result: WorkResult, contents: BagContents) -> None:
         """The bags that nothing can be added to any more."""
