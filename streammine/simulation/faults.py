@@ -58,6 +58,8 @@ class FaultKind(StrEnum):
     """A user asks for a slice to be moved to another node."""
     DRAIN = "drain"
     """A user asks for all slices to be moved away from a node."""
+    SCHEME = "scheme"
+    """A user asks for another fault-tolerance scheme, of a slice or of all of a vertex."""
 
 
 GROUPS: dict[str, tuple[FaultKind, ...]] = {
@@ -79,7 +81,7 @@ GROUPS: dict[str, tuple[FaultKind, ...]] = {
         FaultKind.DISK_TORN,
         FaultKind.CORRUPT,
     ),
-    "user": (FaultKind.MOVE, FaultKind.DRAIN),
+    "user": (FaultKind.MOVE, FaultKind.DRAIN, FaultKind.SCHEME),
 }
 """Names for several kinds at once."""
 

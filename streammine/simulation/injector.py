@@ -59,6 +59,7 @@ class FaultInjector:
             FaultKind.JOIN: self._join,
             FaultKind.MOVE: self._move,
             FaultKind.DRAIN: self._drain,
+            FaultKind.SCHEME: self._change_scheme,
         }
 
     def advance(self, closes: int) -> None:
@@ -340,6 +341,10 @@ class FaultInjector:
 
     def _move(self, number: int, fault: Fault) -> None:
         if self._cluster.ask_move(fault.node, fault.other):
+            self._took_effect(number, fault.kind)
+
+    def _change_scheme(self, number: int, fault: Fault) -> None:
+        if self._cluster.ask_scheme(fault.node, fault.other):
             self._took_effect(number, fault.kind)
 
     def _drain(self, number: int, fault: Fault) -> None:

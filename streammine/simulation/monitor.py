@@ -159,7 +159,7 @@ class Monitor:
         self.plans.append(plan)
         assert plan.placements.keys() == set(self._spec.graph.slices), "the plan forgets a slice"
         for slice_id, group in plan.placements.items():
-            most = self._spec.graph.vertex(slice_id.vertex).replicas + any(
+            most = max(2, self._spec.graph.vertex(slice_id.vertex).replicas) + any(
                 each.leaving for each in group
             )
             assert 1 <= len(group) <= most, f"plan {plan.version}: {len(group)} of {slice_id}"
