@@ -1,12 +1,7 @@
 """The ladder: on which rung the further replicas of each slice stand, and how they change it (DESIGN §5).
 
-A scheme is what a slice is to have; the *rung* is where one replica stands. The first replica of a slice
-always stands on top. Where a scheme asks for something that does not exist for a slice, its replicas stand on
-the next rung that does:
-
-* a source has no events to queue: instead of hot it stands by cold, where it knows its place in the input;
-* whatever a committer processes is published, so it queues instead (hot);
-* in a loop a round is over only when it has been processed, so a member processes (active standby).
+A scheme is what a slice is to have; the *rung* is where one replica stands (see `JobGraph.rung_of`). The
+first replica of a slice always stands on top.
 
 Below the rung of hot standby nothing is linked: the operator has a *seat* on its node, and a replica that is
 built there later takes it over. What is linked may climb and, as long as it has not published, step back at

@@ -28,12 +28,6 @@ class JobPhase(StrEnum):
     ENDED = "ended"
 
 
-_INSTEAD: dict[tuple[str, Scheme], Scheme] = {
-    ("source", Scheme.PASSIVE_STANDBY_HOT): Scheme.PASSIVE_STANDBY_COLD,
-    ("committer", Scheme.ACTIVE_STANDBY): Scheme.PASSIVE_STANDBY_HOT,
-}
-
-
 @dataclass
 class ManagedJob:
     """A job, its plan, and what nodes report of it. The plan may be newer than the one that is `standing` in
@@ -196,13 +190,8 @@ class ManagedJob:
         return chosen.get(slice_id, self.graph.vertex(slice_id.vertex).scheme)
 
     def rung_of(self, slice_id: SliceId) -> Scheme:
-        """Where they stand, so that it is what it is to be (see `ladder`)."""
-        scheme = self.scheme_of(slice_id)
-        if self.graph.loop(slice_id.vertex) is not None:
-            hot = Scheme.PASSIVE_STANDBY_HOT
-            return Scheme.ACTIVE_STANDBY if scheme is hot else scheme
-        kind = self.graph.vertex(slice_id.vertex).kind
-        return _INSTEAD.get((kind, scheme), scheme)
+        """Where they stand, so that it is what it is to be."""
+        return self.graph.rung_of(slice_id.vertex, self.scheme_of(slice_id))
 
     def wanted_replicas(self, slice_id: SliceId) -> int:
         """The first one counted."""

@@ -154,6 +154,12 @@ class Channel:
     port: int
 
 
+_INSTEAD: dict[tuple[VertexKind, Scheme], Scheme] = {
+    ("source", Scheme.PASSIVE_STANDBY_HOT): Scheme.PASSIVE_STANDBY_COLD,
+    ("committer", Scheme.ACTIVE_STANDBY): Scheme.PASSIVE_STANDBY_HOT,
+}
+
+
 @dataclass(frozen=True)
 class JobGraph:
     """Vertices in topological order (but for back-edges), and edges; slices and channels follow from
@@ -169,6 +175,17 @@ class JobGraph:
     def loop(self, name: str) -> Loop | None:
         """The loop that a vertex is a member of."""
         return next((loop for loop in self.loops if name in loop.members), None)
+
+    def rung_of(self, name: str, scheme: Scheme) -> Scheme:
+        """The rung on which the further replicas of a vertex's slices stand under a scheme.
+
+        Where it asks for what does not exist there, it is the next that does: a source has no events to
+        queue; whatever a committer processes is published; and a round of a loop is over only when it was
+        processed.
+        """
+        if scheme is Scheme.PASSIVE_STANDBY_HOT and self.loop(name) is not None:
+            return Scheme.ACTIVE_STANDBY
+        return _INSTEAD.get((self.vertex(name).kind, scheme), scheme)
 
     def kind_at(self, name: str, edge: Edge) -> EdgeKind:
         """What an edge is to a vertex at one of its ends; "plain" for a vertex outside of loops."""

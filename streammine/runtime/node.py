@@ -262,7 +262,12 @@ class Node:
             case control.StopRequest():
                 self._handle(machine.ControlReceived(self.settings.name, message))
                 return control.StatusAnswer({})
-            case control.SavepointRequest() | control.MoveRequest() | control.DrainRequest():
+            case (
+                control.SavepointRequest()
+                | control.MoveRequest()
+                | control.DrainRequest()
+                | control.SchemeRequest()
+            ):
                 with self._lock:
                     refusal = self.machine.refusal(message)
                     if refusal is None:
