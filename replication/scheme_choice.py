@@ -41,7 +41,7 @@ def choose(present: Scheme, assessment: Assessment, goal: RecoveryGoal, may_save
     if assessment.costs[cheapest] >= assessment.costs[present]:
         return present, "the cheapest that fits"
     if not may_save:
-        return present, f"it fits; {cheapest} is cheaper, but the last change was too lately"
+        return present, f"it fits; {cheapest} is cheaper, but the last change is too recent"
     return cheapest, f"the cheapest within {safe_seconds:.3g} s"
 
 

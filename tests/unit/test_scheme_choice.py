@@ -141,7 +141,7 @@ def test_a_cheaper_scheme_is_taken_only_with_a_margin_and_only_when_that_is_allo
     assert choose(ACTIVE, assessment, TWO_SECONDS, may_save=True)[0] is chosen
     held, reason = choose(ACTIVE, assessment, TWO_SECONDS, may_save=False)
     assert held is ACTIVE
-    assert reason == f"it fits; {chosen} is cheaper, but the last change was too lately"
+    assert reason == f"it fits; {chosen} is cheaper, but the last change is too recent"
 
 
 @pytest.mark.parametrize(
