@@ -29,6 +29,7 @@ from streammine.model.topology.partitions import (
 )
 from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.problems import InvalidTopologyError, Problem
+from streammine.model.topology.recovery import Recovery, Weights
 from streammine.model.topology.redundancy import Redundancy, redundancy
 from streammine.model.topology.schema import json_schema
 from streammine.model.topology.sinks import Commit, Sink
@@ -92,6 +93,7 @@ __all__ = [
     "Partition",
     "Preparation",
     "Problem",
+    "Recovery",
     "Redundancy",
     "Sink",
     "Snapshot",
@@ -102,6 +104,7 @@ __all__ = [
     "TopologyGraph",
     "UserOperator",
     "UserPartition",
+    "Weights",
     "format_of_path",
     "json_schema",
     "redundancy",

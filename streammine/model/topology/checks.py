@@ -253,6 +253,15 @@ def _epoch_column(topology: Topology) -> Problems:
             )
 
 
+def _recovery(topology: Topology) -> Problems:
+    if topology.recovery is not None and topology.snapshot.mode == "none":
+        yield Problem(
+            ("recovery",),
+            "what is chosen from rests on checkpoints, and snapshot: none makes none; write snapshot: "
+            "{every: 1s}, or take recovery out",
+        )
+
+
 def _promises(topology: Topology) -> Problems:
     graph = topology_graph(topology)
     for name, sink in topology.sinks.items():
@@ -287,4 +296,5 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     _code,
     _source_files,
     _epoch_column,
+    _recovery,
 )

@@ -35,6 +35,7 @@ from streammine.model.topology.parts import (
 )
 from streammine.model.topology.places import Places
 from streammine.model.topology.problems import InvalidTopologyError, problems_of
+from streammine.model.topology.recovery import Recovery, RecoveryField
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.snapshot import Snapshot, SnapshotField
 from streammine.model.topology.sources import Source
@@ -112,6 +113,12 @@ class Topology(Part):
         examples=[{"every": "1s"}, "none"],
         json_schema_extra=_with_short_form,
     )
+    recovery: RecoveryField = Field(
+        default=None,
+        description="How long recoveries may take; the cheapest way that keeps to it is chosen at "
+        "run time, for each slice: {max_time: 2s}. Default: nothing is chosen.",
+        examples=[{"max_time": "2s", "semantics": "precise"}],
+    )
     modules: TextsOrNone = Field(
         default=(),
         description="Files with code of your own, relative to the topology's folder. Optional: "
@@ -144,6 +151,7 @@ class Topology(Part):
             scheme: Scheme | str | None = None,
             epoch: Epoch | Mapping[str, Any],
             snapshot: Snapshot | Mapping[str, Any] | Literal["none"] = ...,
+            recovery: Recovery | Mapping[str, Any] | None = None,
             modules: str | Sequence[str] = (),
             sources: Mapping[str, Any] | None = None,
             operators: Mapping[str, Any] | None = None,
