@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -102,7 +103,7 @@ class CompiledJob:
             self.topology,
             self._order,
             schemas,
-            lambda name, inputs: self._build(name, inputs, combined=False, ordered=False),
+            self._build,
             lambda name: declared_output(
                 name, self.topology.operators[name], self._base, self._load_value
             ),
@@ -112,8 +113,9 @@ class CompiledJob:
         self,
         name: str,
         inputs: list[pa.Schema],
-        combined: bool,
-        ordered: bool,
+        combined: bool = False,
+        ordered: bool = False,
+        carries_order: bool = False,
         orders: Sequence[tuple[pa.Field, ...]] = (),
     ) -> Operator:
         return build_operator(
@@ -123,6 +125,7 @@ class CompiledJob:
             self.epoch,
             combined=combined,
             ordered=ordered,
+            carries_order=carries_order,
             orders=orders,
             base=self._base,
             loader=self._load_value,
@@ -162,6 +165,7 @@ class CompiledJob:
             combine=getattr(settings, "combine", None),
             broadcast=isinstance(settings.partition, BroadcastPartition),
             keyed=any(operator.keys),
+            positioned=bool(getattr(operator, "hidden", ())),
             may_die=may_die,
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
@@ -177,7 +181,7 @@ class CompiledJob:
         if self.graph.vertex(edge.target).kind == "committer":
             return FILE_RECORD
         if edge.combined:
-            partial = self._operator(edge.target, combined=True, ordered=False)
+            partial = self._operator(edge.target, combined=True)
             assert isinstance(partial, StatefulOperator)
             assert partial.partial_schema is not None
             return partial.partial_schema
@@ -357,11 +361,12 @@ class CompiledJob:
     def _vertex_operator(self, name: str) -> StatefulOperator | SequentialOperator:
         """A new instance of a stateful vertex's operator, as its edges need it."""
         incoming = [edge for edge in self.graph.edges if edge.target == name]
-        ordered = any(edge.carries_order for edge in self.graph.edges if edge.source == name)
+        leaving = [edge for edge in self.graph.edges if edge.source == name]
         operator = self._operator(
             name,
             combined=any(edge.combined for edge in incoming),
-            ordered=ordered,
+            ordered=any(edge.carries_order or edge.sequenced for edge in leaving),
+            carries_order=any(edge.carries_order for edge in leaving),
             orders=[self.order_fields(edge) for edge in sorted(incoming, key=lambda e: e.port)],
         )
         assert isinstance(operator, StatefulOperator | SequentialOperator)
@@ -374,15 +379,10 @@ class CompiledJob:
             orders[edge.port] = tuple(field.name for field in self.order_fields(edge))
         return orders
 
-    def _operator(
-        self,
-        name: str,
-        combined: bool,
-        ordered: bool,
-        orders: Sequence[tuple[pa.Field, ...]] = (),
-    ) -> Operator:
+    def _operator(self, name: str, **needs: Any) -> Operator:
+        """`needs`: as of `_build`."""
         inputs = [self.streams[each].schema for each in self.topology.operators[name].input_names]
-        return self._build(name, inputs, combined, ordered, orders)
+        return self._build(name, inputs, **needs)
 
     # --- the sending side -----------------------------------------------------------------------
 
@@ -412,7 +412,7 @@ class CompiledJob:
             return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order, kind=kind)
         settings = self.topology.operators[edge.target]
         assert isinstance(settings, KeyedFields)
-        operator = self._operator(edge.target, edge.combined, False)
+        operator = self._operator(edge.target, combined=edge.combined)
         assert isinstance(operator, StatefulOperator | SequentialOperator)
         return OutgoingEdge(
             channels,
@@ -443,7 +443,7 @@ class CompiledJob:
                     node = child
                     break
             else:
-                operator = self._operator(name, combined=False, ordered=False)
+                operator = self._operator(name)
                 child = StageNode(operator)  # type: ignore[arg-type]
                 node.children.append(child)
                 node = child

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -63,6 +64,9 @@ from streammine.model.stream import visible
 
 MOST_PLACES = 4096
 """Places in a source that are remembered for the next snapshot."""
+
+_CHANNEL = itemgetter(1)
+"""Of (port, channel), by which what an open epoch holds is known."""
 
 
 class Processor(Protocol):
@@ -270,9 +274,11 @@ class OperatorProcessor:
         self._keeping = operator if isinstance(operator, KeepsState) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
+        # where any order is as good as another, accumulators merged by channel are the bags in that order
         self._buffers = (
             discipline is Discipline.STRICT
             or not operator.traits.mergeable
+            or (discipline.merges_bags and not operator.traits.commutative)
             or self._folding is None
         )
         self._accumulators: dict[int, dict[tuple[int, int], Accumulator]] = {}
@@ -436,7 +442,7 @@ class OperatorProcessor:
                 ports[port].extend(bags[port, channel].take())
             yield from in_strict_order(ports, self.orders)
             return
-        for port, channel in sorted(bags):
+        for port, channel in sorted(bags, key=_CHANNEL):
             for batch in bags[port, channel].take():
                 yield port, batch
 
