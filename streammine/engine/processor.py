@@ -382,8 +382,7 @@ class OperatorProcessor:
                 assert held is not None
                 dropped = held.pop(key)
                 if isinstance(dropped, Bag):
-                    for _ in dropped.take():
-                        continue
+                    dropped.drop()
 
     def _locate(self, epoch: int) -> None:
         if self._located is not None:
