@@ -7,8 +7,8 @@ House rules
 * The epoch named lies `margin` beyond the highest open epoch of a source, so that the sources hear of it
   before they end it; never below the end of a slice that is finished, for that one freezes no more; and
   above all that was named, agreed to, frozen at or completed before, also by an earlier manager.
-* A source that ended the epoch unheard has refused it. Then the margin doubles, and another epoch is
-  named at once; with each complete checkpoint the margin shrinks by half.
+* A source of which any replica ended the epoch unheard has refused it. Then the margin doubles, and another
+  epoch is named at once; with each complete checkpoint the margin shrinks by half.
 * A slice that went past the epoch without freezing there, or whose live replica was restored from the
   epoch's snapshot or a later one, will not make that snapshot: the checkpoint is given up. A source that
   agreed will freeze, however far it has read. A rebuilt slice that comes by the epoch once more freezes
@@ -186,8 +186,7 @@ class Coordinator:
             self._making = Checkpoint(epoch, done)
             return [PublishCheckpoint(self._making)]
         missing = [one for one in self._slices if found[one] is None]
-        if any(_missed(standings[one], epoch) for one in missing if one in self._sources):
-            # they had ended the epoch before they heard of it
+        if any(_ended_unheard(standings[one], epoch) for one in self._sources):
             self.margin = min(2 * self.margin, LARGEST_MARGIN)
             self._give_up()
         elif any(self._passed(one, standings[one], epoch) for one in missing):
@@ -240,7 +239,8 @@ class Coordinator:
 
     def _next_epoch(self, standings: Mapping[SliceId, SliceStanding]) -> int | None:
         """The epoch to name, or None where none can be named now."""
-        sources = [standings[one] for one in self._sources]
+        leading = [standings[one] for one in self._sources]
+        sources = [each for one in leading for each in (one, *one.others)]
         # A source that is ending stands at INFINITY: nothing is named until its last epoch is known.
         running = [standing.frontier for standing in sources if standing.final_epoch is None]
         open_epoch = max(running, default=BEGINNING)
@@ -258,6 +258,13 @@ class Coordinator:
         if every_epochs is not None:
             epoch = -(-epoch // every_epochs) * every_epochs
         return epoch if epoch < INFINITY else None
+
+
+def _ended_unheard(source: SliceStanding, epoch: int) -> bool:
+    """Some replica of the source had ended the epoch before it heard of it: whoever takes that end from it
+    freezes nothing."""
+    replicas = (source, *source.others)
+    return any(_restore(each, epoch) is None and _missed(each, epoch) for each in replicas)
 
 
 def _ending(standing: SliceStanding) -> bool:

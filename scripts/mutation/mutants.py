@@ -20,6 +20,7 @@ _ENGINE = (
     "input_channel",
     "output_channel",
     "slice",
+    "linked_replica",
     "loop_ends",
     "loop_head",
     "loop_slice",
@@ -30,6 +31,8 @@ _ENGINE = (
     "node",
     "manager",
     "managed_job",
+    "plans",
+    "rebuilding",
     "placement",
 )
 _REPLICATION = ("checkpoints", "checkpointing", "recovery_line", "collection", "snapshots")

@@ -54,6 +54,8 @@ from streammine.model.topology import (
     KeyedFields,
     KeyRangePartition,
     Partition,
+    Sink,
+    SourceBase,
     Topology,
     UserPartition,
     topology_graph,
@@ -136,14 +138,23 @@ class CompiledJob:
         for name in self._order:
             if name in self.topology.sources:
                 source = self.topology.sources[name]
-                nodes.append(LogicalNode(name, "source", slices=source.slices, may_die=True))
+                # clients send to one receiver
+                copies = self._replicas(source) if isinstance(source, SourceBase) else 1
+                nodes.append(
+                    LogicalNode(name, "source", slices=source.slices, may_die=True, replicas=copies)
+                )
             elif name in self.topology.operators:
                 nodes.append(self._logical_operator(name))
             else:
                 sink = self.topology.sinks[name]
                 nodes.append(
                     LogicalNode(
-                        name, "sink", (sink.input,), slices=sink.slices, ordered=sink.ordered
+                        name,
+                        "sink",
+                        (sink.input,),
+                        slices=sink.slices,
+                        ordered=sink.ordered,
+                        replicas=self._replicas(sink),
                     )
                 )
         return nodes
@@ -170,7 +181,11 @@ class CompiledJob:
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
             max_rounds=getattr(settings, "max_rounds", None),
+            replicas=self._replicas(settings),
         )
+
+    def _replicas(self, part: SourceBase | KeyedFields | Sink) -> int:
+        return part.replicas or self.topology.replicas
 
     # --- what travels ---------------------------------------------------------------------------
 
@@ -266,9 +281,7 @@ class CompiledJob:
         )
         spill = environment.open_spill()
         position = None if snapshot is None else snapshot.position
-        processor = self._processor(
-            vertex, slice_id, generation, environment, spill, begin, position
-        )
+        processor = self._processor(vertex, replica, environment, spill, begin, position)
         return BuiltSlice(machine, processor, spill, snapshot)
 
     def _kinds(self, slice_id: SliceId) -> dict[int, EdgeKind]:
@@ -306,13 +319,13 @@ class CompiledJob:
     def _processor(
         self,
         vertex: Vertex,
-        slice_id: SliceId,
-        generation: int,
+        replica: NewReplica,
         environment: Environment,
         spill: BatchSpill,
         restored_after: int,
         position: Position | None,
     ) -> Processor:
+        slice_id = replica.slice
         edges, carries_order = self._outgoing(slice_id)
         if vertex.kind == "source":
             columns = self.columns[vertex.name]
@@ -327,7 +340,7 @@ class CompiledJob:
                 environment.snapshot_mode != "none",
             )
         incoming = [edge for edge in self.graph.edges if edge.target == vertex.name]
-        operator = self._slice_operator(vertex, slice_id, generation, incoming, environment)
+        operator = self._slice_operator(vertex, replica, incoming, environment)
         hidden = getattr(operator, "hidden", ())
         parts = (
             slice_id,
@@ -346,17 +359,16 @@ class CompiledJob:
     def _slice_operator(
         self,
         vertex: Vertex,
-        slice_id: SliceId,
-        generation: int,
+        replica: NewReplica,
         incoming: list[Edge],
         environment: Environment,
     ) -> StatefulOperator | SequentialOperator:
         if vertex.kind == "stateful":
             return self._vertex_operator(vertex.name)
         if vertex.kind == "sink":
-            return self._sink(vertex, slice_id, generation, environment)
+            return self._sink(vertex, replica, environment)
         (edge,) = incoming
-        return self._committer(edge.source, generation, environment)
+        return self._committer(edge.source, replica, environment)
 
     def _vertex_operator(self, name: str) -> StatefulOperator | SequentialOperator:
         """A new instance of a stateful vertex's operator, as its edges need it."""
@@ -451,9 +463,7 @@ class CompiledJob:
 
     # --- sinks ----------------------------------------------------------------------------------
 
-    def _sink(
-        self, vertex: Vertex, slice_id: SliceId, generation: int, environment: Environment
-    ) -> SinkOperator:
+    def _sink(self, vertex: Vertex, replica: NewReplica, environment: Environment) -> SinkOperator:
         target = environment.targets[vertex.name]
         settings = SinkSettings(
             name=vertex.name,
@@ -463,9 +473,11 @@ class CompiledJob:
             every=self._commit_every(vertex.name),
         )
         store = environment.open_store(target.location)
-        return SinkOperator(settings, store, slice_id.index, generation)
+        return SinkOperator(settings, store, replica.slice.index, replica.generation)
 
-    def _committer(self, sink: str, generation: int, environment: Environment) -> CommitOperator:
+    def _committer(
+        self, sink: str, replica: NewReplica, environment: Environment
+    ) -> CommitOperator:
         target = environment.targets[sink]
         settings = self.topology.sinks.get(sink)
         description = SinkDescription(
@@ -478,7 +490,9 @@ class CompiledJob:
         )
         store = environment.open_store(target.location)
         every = self._commit_every(sink)
-        return CommitOperator(description, store, target.run, generation, every)
+        return CommitOperator(
+            description, store, target.run, replica.generation, every, replica.beside
+        )
 
     def sink_schema(self, sink: str) -> pa.Schema:
         """The columns that a sink writes."""

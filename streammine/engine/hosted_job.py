@@ -40,6 +40,15 @@ class HostedJob:
         assert self.plan is not None
         return self.plan.placements.get(slice_id, ())
 
+    def led_by(self, machine: SliceMachine) -> bool:
+        """Whether the replica is its slice's oldest."""
+        group = self.placed(machine.slice_id)
+        return not group or group[0].generation == machine.generation
+
+    def beside(self, slice_id: SliceId, mine: Placement) -> tuple[int, ...]:
+        """The generations of the slice's other replicas."""
+        return tuple(each.generation for each in self.placed(slice_id) if each != mine)
+
     def doubled(self, slice_id: SliceId) -> bool:
         """Another replica of the slice lives beside the one here."""
         return len(self.placed(slice_id)) > 1
@@ -72,8 +81,9 @@ class HostedJob:
         }
 
     def _first(self, placement: Placement) -> bool:
-        first_generation = self.recovery.first_generation
-        return placement.generation == first_generation and placement.restore is None
+        first = self.recovery.first_generation
+        added = placement.generation >= first + self.graph.most_replicas
+        return not added and placement.restore is None
 
     def _ends(self, slice_id: SliceId) -> dict[int, SliceId]:
         """By channel of a slice, the slice at its other end."""

@@ -256,8 +256,9 @@ class LoopSlice(SliceMachine):
     # --- work -------------------------------------------------------------------------------------
 
     @property
-    def _freeze_due(self) -> bool:
-        return bool(self.barriers) and self.frontier.processed_below() > final(self.barriers[0])
+    def _due_barrier(self) -> int | None:
+        reached = self.barriers and self.frontier.processed_below() > final(self.barriers[0])
+        return self.barriers[0] if reached else None
 
     def _freeze(self, epoch: int) -> tuple[Work, ...]:
         (freeze,) = super()._freeze(epoch)
@@ -265,8 +266,9 @@ class LoopSlice(SliceMachine):
         return (replace(freeze, due=None if freeze.due is None else epoch_of(freeze.due)),)
 
     def _next_work(self) -> tuple[Work, ...]:
-        if self._freeze_due:
-            return () if self.snapshots.writing else self._freeze(self.barriers[0])
+        barrier = self._due_barrier
+        if barrier is not None:
+            return () if self.snapshots.writing else self._freeze(barrier)
         if self.frontier.finished:
             return () if self.blocked else (Finish(self._final_epoch()),)
         closing = self.frontier.next_to_close()
@@ -401,10 +403,9 @@ class LoopHeadSlice(LoopSlice):
         return [epoch_of(at) + 1] if self.held.of(at + 1) else []
 
     @property
-    def _freeze_due(self) -> bool:
-        if not self.barriers or not self.head.may_freeze:
-            return False
-        return self.head.epoch > self.barriers[0]
+    def _due_barrier(self) -> int | None:
+        reached = self.barriers and self.head.may_freeze and self.head.epoch > self.barriers[0]
+        return self.barriers[0] if reached else None
 
     def _freeze(self, epoch: int) -> tuple[Work, ...]:
         (freeze,) = super()._freeze(epoch)

@@ -1,4 +1,4 @@
-"""What the manager knows of one job, and the plans that follow from it; when, `manager` decides."""
+"""What the manager knows of one job: its plan, what nodes report of it, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from streammine.engine.placement import Node, place, place_again
+from streammine.engine.placement import Node, node_of
 from streammine.model.control import Directive, JobReport, SliceReport
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
@@ -18,9 +18,6 @@ from streammine.model.recovery import (
     SliceStanding,
 )
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
-
-CALM_SECONDS = 600.0
-"""Once all that a plan wants has been there for so long, a loss is no sequel of those before."""
 
 
 class JobPhase(StrEnum):
@@ -69,9 +66,7 @@ class ManagedJob:
     def placed(self) -> set[Node]:
         """Nodes that the plan puts slices on."""
         assert self.plan is not None
-        return {
-            (each.node, each.member) for group in self.plan.placements.values() for each in group
-        }
+        return {node_of(each) for group in self.plan.placements.values() for each in group}
 
     # --- reports --------------------------------------------------------------------------------
 
@@ -99,7 +94,7 @@ class ManagedJob:
 
     def report_of(self, slice_id: SliceId, placement: Placement) -> SliceReport | None:
         """The latest report of a replica, if there was one."""
-        replicas = self._replicas.get((placement.node, placement.member), {})
+        replicas = self._replicas.get(node_of(placement), {})
         return replicas.get((slice_id, placement.generation))
 
     def in_charge(self) -> Iterator[tuple[SliceId, Placement, SliceReport]]:
@@ -125,22 +120,15 @@ class ManagedJob:
         self.publishing = None
 
     def standings(self) -> dict[SliceId, SliceStanding]:
-        """The oldest replica of each slice, as far as it has reported."""
+        """The replica that leads of each slice, as far as it has reported, and the others with it."""
         assert self.plan is not None
         found: dict[SliceId, SliceStanding] = {}
         for slice_id, group in self.plan.placements.items():
             report = self.report_of(slice_id, group[0]) if group else None
             if report is not None:
-                found[slice_id] = SliceStanding(
-                    report.generation,
-                    report.frontier,
-                    report.retained_after,
-                    report.accepted,
-                    report.frozen,
-                    report.final_epoch if report.finished else None,
-                    report.last_epoch,
-                    report.snapshots,
-                )
+                told = (self.report_of(slice_id, each) for each in group[1:])
+                others = tuple(_standing(each) for each in told if each is not None)
+                found[slice_id] = replace(_standing(report), others=others)
         return found
 
     def all_deployed(self) -> bool:
@@ -190,72 +178,24 @@ class ManagedJob:
 
     # --- plans ----------------------------------------------------------------------------------
 
-    def first_plan(self, nodes: Sequence[Node]) -> Plan:
-        """Everything placed anew; restored where the job is resumed."""
-        chosen = place(self.graph, nodes[: self.nodes])
-        generation = self.recovery.first_generation
-        return Plan(
-            self.number,
-            1,
-            "deploy",
-            {
-                slice_id: (
-                    Placement(name, generation, member, self.recovery.resume.get(str(slice_id))),
-                )
-                for slice_id, (name, member) in chosen.items()
-            },
-        )
-
     def next_plan(self, **changes: object) -> Plan:
         assert self.plan is not None
         return replace(self.plan, version=self.plan.version + 1, **changes)  # type: ignore[arg-type]
 
     @property
     def next_generation(self) -> int:
-        """Above every generation so far: a plan makes at most one replica of a slice."""
+        """Above every generation so far."""
         assert self.plan is not None
-        return self.recovery.first_generation + self.plan.version
+        return self.generation_in(self.plan.version + 1)
 
-    def rebuilt_plan(self, nodes: Sequence[Node], now_seconds: float) -> Plan | None:
-        """A plan in which every replica that was lost, or can't be built, is made up for.
+    def generation_in(self, version: int) -> int:
+        """Of the replicas that a plan adds: the first plan makes all of a slice, any other one at most."""
+        first = self.recovery.first_generation
+        return first if version == 1 else first + version + self.graph.most_replicas - 2
 
-        `nodes`: the live ones. None where nothing is lost, or nobody is left.
-        """
+    def usable_nodes(self, nodes: Sequence[Node]) -> list[Node]:
         assert self.plan is not None
-        live = set(nodes)
-        broken = set(self._broken())
-        kept = {
-            slice_id: tuple(
-                each
-                for each in group
-                if (each.node, each.member) in live and (slice_id, each.generation) not in broken
-            )
-            for slice_id, group in self.plan.placements.items()
-        }
-        if kept == self.plan.placements:
-            return None
-        restores = self._restores(kept)
-        usable = [node for node in nodes if node[0] not in self.plan.draining] or list(nodes)
-        kept |= dict.fromkeys(restores, ())
-        if restores and not usable:
-            return None
-        places = place_again(restores, kept, usable) if restores else {}
-        generation = self.next_generation
-        for slice_id, restore in restores.items():
-            name, member = places[slice_id]
-            kept[slice_id] = (Placement(name, generation, member, restore),)
-        origins = [BEGINNING if each is None else each.epoch for each in restores.values()]
-        # damaged snapshots may lead back behind what complete checkpoints have covered
-        self.retain_after = min(self.retain_after, *origins) if origins else self.retain_after
-        if not restores:
-            return self.next_plan(placements=kept)
-        reached = max(self._reached(), self.plan.reached)
-        rebuilt = self.plan.rebuilt
-        if reached > self.plan.reached or self._has_been_calm(now_seconds):
-            rebuilt = 0
-        if self._loses_anew(live):
-            rebuilt += 1
-        return self.next_plan(placements=kept, rebuilt=rebuilt, reached=reached)
+        return [node for node in nodes if node[0] not in self.plan.draining]
 
     def note_whole(self, now_seconds: float) -> None:
         """Remember since when all that the plan wants is there."""
@@ -263,68 +203,7 @@ class ManagedJob:
         if (self.whole is None or self.whole[0] != self.plan.version) and self.all_deployed():
             self.whole = (self.plan.version, now_seconds)
 
-    def _has_been_calm(self, now_seconds: float) -> bool:
-        """Nothing was lost for so long that what is lost now has another cause."""
-        assert self.plan is not None
-        if self.whole is None or self.whole[0] != self.plan.version:
-            return False
-        return now_seconds - self.whole[1] >= CALM_SECONDS
-
-    def _loses_anew(self, live: set[Node]) -> bool:
-        """Whether nodes were lost that the plan in force had reached, or that came to make up for others.
-
-        Else they were lost together with those that the plan makes up for (or only snapshots are damaged).
-        """
-        assert self.plan is not None
-        lost = self.placed - live
-        if not lost:
-            return False
-        version = self.plan.version
-        if any(report.plan_version == version for report in self.reports.values()):
-            return True
-        older = {
-            (each.node, each.member)
-            for group in self.plan.placements.values()
-            for each in group
-            if each.generation < self.recovery.first_generation + version - 1
-        }
-        return not lost <= older
-
-    def _reached(self) -> int:
-        """The last epoch that everybody has behind him, as far as is known."""
-        assert self.plan is not None
-        complete = self.coordinator.complete
-        newest = complete[-1].epoch if complete else BEGINNING
-        last = [each for each in self.graph.slices if not self.graph.outputs[each]]
-        told = {slice_id: report for slice_id, _, report in self.in_charge()}
-        if not last or not told.keys() >= set(last):
-            return newest
-        return max(newest, min(told[each].frontier for each in last) - 1)
-
-    def _broken(self) -> Iterator[tuple[SliceId, int]]:
-        """Replicas that could not be restored from the snapshot that they were given."""
-        assert self.plan is not None
-        for slice_id, group in self.plan.placements.items():
-            for each in group:
-                record = each.restore.record if each.restore is not None else None
-                if record is not None and record.name in self.damaged:
-                    report = self.report_of(slice_id, each)
-                    if report is None:
-                        yield slice_id, each.generation
-
-    def _restores(
-        self, kept: dict[SliceId, tuple[Placement, ...]]
-    ) -> dict[SliceId, Restore | None]:
-        """What each slice that must be rebuilt is restored from, None for nothing."""
-        usable = {slice_id: self._usable(slice_id) for slice_id in self.graph.slices}
-        standings = {
-            slice_id: self._line_standing(slice_id, kept[slice_id], usable[slice_id])
-            for slice_id in self.graph.slices
-        }
-        line = self.line(self.graph, standings)
-        return {slice_id: usable[slice_id].get(epoch) for slice_id, epoch in sorted(line.items())}
-
-    def _usable(self, slice_id: SliceId) -> dict[int, Restore]:
+    def usable(self, slice_id: SliceId) -> dict[int, Restore]:
         """What a slice can be restored from, by epoch."""
         complete = self.coordinator.complete
         newest = complete[-1].epoch if complete else BEGINNING
@@ -341,7 +220,7 @@ class ManagedJob:
                 found[restore.epoch] = restore
         return found
 
-    def _line_standing(
+    def line_standing(
         self, slice_id: SliceId, group: tuple[Placement, ...], usable: dict[int, Restore]
     ) -> LineStanding:
         snapshots = tuple(sorted(usable))
@@ -363,24 +242,7 @@ class ManagedJob:
         # who comes to life takes from all of a sender's replicas, so each must hold what is asked for
         return LineStanding(True, min(lacks), max(retained), snapshots)
 
-    # --- moves ----------------------------------------------------------------------------------
-
-    def moved_plan(self, slices: Sequence[SliceId], nodes: Sequence[Node], live: bool) -> Plan:
-        """A second replica of each slice on another node of `nodes`; the only one unless `live`."""
-        assert self.plan is not None
-        placements = dict(self.plan.placements)
-        others = {
-            slice_id: group for slice_id, group in placements.items() if slice_id not in slices
-        }
-        generation = self.next_generation
-        origins = self.origins(slices)
-        assert origins is not None, "whoever moves a slice asks first whether it can be moved"
-        for slice_id, (name, member) in place_again(slices, others, nodes).items():
-            new = Placement(name, generation, member, origins[slice_id])
-            # of two committers only one is followed, so there is never a second one beside it
-            alone = not live or self.graph.vertex(slice_id.vertex).kind == "committer"
-            placements[slice_id] = (new,) if alone else (*placements[slice_id], new)
-        return self.next_plan(placements=placements)
+    # --- moves and further replicas -------------------------------------------------------------
 
     def origins(self, slices: Sequence[SliceId]) -> dict[SliceId, Restore | None] | None:
         """What second replicas of these slices are built from, all at one epoch; None: not possible now.
@@ -409,35 +271,42 @@ class ManagedJob:
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
         return all(
-            self._line_standing(each, placements[each], {}).retained_after <= epoch
+            self.line_standing(each, placements[each], {}).retained_after <= epoch
             for each in senders
         ) and all(
-            epoch == BEGINNING or self._line_standing(each, placements[each], {}).lacks_from > epoch
+            epoch == BEGINNING or self.line_standing(each, placements[each], {}).lacks_from > epoch
             for each in takers
         )
 
-    def lowest_origin(self) -> int:
-        """What replicas that are on their way may ask for comes after this epoch; INFINITY: none is."""
+    def lowest_needed(self) -> int:
+        """Replicas that are behind, or only on their way, may ask for what comes after this epoch; INFINITY:
+        there are none."""
         assert self.plan is not None
         epochs = [
-            BEGINNING if each.restore is None else each.restore.epoch
+            self._stands_after(slice_id, each)
             for slice_id, group in self.plan.placements.items()
             for each in group
             if each is not group[0] or self.report_of(slice_id, each) is None
         ]
         return min(epochs, default=INFINITY)
 
-    def arrived_plan(self) -> Plan | None:
-        """The plan without the old replicas of slices whose new ones have caught up."""
-        assert self.plan is not None
-        placements = {
-            slice_id: group[1:] if len(group) > 1 and self._caught_up(slice_id, group) else group
-            for slice_id, group in self.plan.placements.items()
-        }
-        if placements == self.plan.placements:
-            return None
-        return self.next_plan(placements=placements)
+    def _stands_after(self, slice_id: SliceId, placement: Placement) -> int:
+        """A replica has every epoch up to this one behind it."""
+        report = self.report_of(slice_id, placement)
+        origin = BEGINNING if placement.restore is None else placement.restore.epoch
+        if report is None or report.frontier == BEGINNING:
+            return origin
+        return report.frontier - 1
 
-    def _caught_up(self, slice_id: SliceId, group: tuple[Placement, ...]) -> bool:
-        old, new = (self.report_of(slice_id, each) for each in group[:2])
-        return new is not None and old is not None and new.frontier >= old.frontier > BEGINNING
+
+def _standing(report: SliceReport) -> SliceStanding:
+    return SliceStanding(
+        report.generation,
+        report.frontier,
+        report.retained_after,
+        report.accepted,
+        report.frozen,
+        report.final_epoch if report.finished else None,
+        report.last_epoch,
+        report.snapshots,
+    )

@@ -58,6 +58,14 @@ from streammine.engine.node_stimuli import (
     PublishCheckpoint,
 )
 from streammine.engine.placement import Node
+from streammine.engine.plans import (
+    arrived_plan,
+    first_plan,
+    moved_plan,
+    on_draining,
+    reinforced_plan,
+)
+from streammine.engine.rebuilding import rebuilt_plan
 from streammine.model import recovery
 from streammine.model.control import Directive, Heartbeat
 from streammine.model.epochs import BEGINNING
@@ -181,9 +189,9 @@ class ManagerMachine:
             return f"there is no slice {wish.slice}; the job's are {known}"
         if wish.node not in {name for name, _ in self.nodes}:
             return f"there is no node {wish.node!r}"
-        if len(group) > 1:
+        if any(each.leaving for each in group):
             return f"{wish.slice} is on its way to {group[-1].node} already"
-        if group[0].node == wish.node:
+        if wish.node in {each.node for each in group}:
             return f"{wish.slice} is on {wish.node} already"
         if not job.known:
             return f"a new manager is still learning where job {wish.job} stands; ask again"
@@ -305,7 +313,9 @@ class ManagerMachine:
         if self.refusal(wish) is None:
             job = self.jobs[wish.job]
             target = [node for node in self.nodes if node[0] == wish.node]
-            self._publish(job, job.moved_plan([wish.slice], target, wish.live), effects)
+            assert job.plan is not None
+            leaving = {wish.slice: job.plan.placements[wish.slice][0]}
+            self._publish(job, moved_plan(job, leaving, target, wish.live), effects)
 
     def _drain(self, node: str, effects: list[ManagerEffect]) -> None:
         if self.refusal(DrainAsked(node)) is not None:
@@ -329,7 +339,7 @@ class ManagerMachine:
                 effects.append(FindCheckpoints(job.number, self.member))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:
-                self._publish(job, job.first_plan(self.nodes), effects)
+                self._publish(job, first_plan(job, self.nodes), effects)
             return
         for node in sorted(job.placed & job.reports.keys()):
             if failure := job.reports[node].failed:
@@ -357,7 +367,7 @@ class ManagerMachine:
             return False
         if not live or not job.ready or job.unreported(live):
             return not job.placed <= set(live)
-        plan = job.rebuilt_plan(live, self.now_seconds)
+        plan = rebuilt_plan(job, live, self.now_seconds)
         if plan is None:
             return False
         if plan.rebuilt > MOST_REBUILT:
@@ -375,22 +385,19 @@ class ManagerMachine:
         return True
 
     def _move_on(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
-        """Go on with moves and drains that stand in the plan."""
+        """Go on with moves and drains that stand in the plan, and with replicas that are missing."""
         assert job.plan is not None
-        arrived = job.arrived_plan()
+        arrived = arrived_plan(job)
         if arrived is not None:
             self._publish(job, arrived, effects)
-        if not job.plan.draining:
-            return
         usable = [node for node in self.live if node[0] not in job.plan.draining]
-        there = [
-            slice_id
-            for slice_id, group in job.plan.placements.items()
-            if len(group) == 1 and group[0].node in job.plan.draining
-        ]
-        if there and usable and job.origins(there) is not None:
+        there = on_draining(job)
+        if there and usable and job.origins(list(there)) is not None:
             live = job.recovery.mode != "none"
-            self._publish(job, job.moved_plan(there, usable, live), effects)
+            self._publish(job, moved_plan(job, there, usable, live), effects)
+        reinforced = reinforced_plan(job, self.live)
+        if reinforced is not None:
+            self._publish(job, reinforced, effects)
 
     def _checkpoint(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
         if job.ready and job.recovery.mode != "none":
@@ -406,7 +413,7 @@ class ManagerMachine:
                     # the directive below says it
                     continue
                 case recovery.PruneTo(retain_after):
-                    retain_after = min(retain_after, job.lowest_origin())
+                    retain_after = min(retain_after, job.lowest_needed())
                     job.retain_after = max(job.retain_after, retain_after)
                 case recovery.PublishCheckpoint(checkpoint):
                     job.publishing = checkpoint.epoch

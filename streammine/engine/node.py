@@ -73,7 +73,7 @@ class NodeMachine:
         self.manager = ManagerMachine(policies)
         self.jobs: dict[int, HostedJob] = {}
         self.heartbeats: dict[str, control.Heartbeat] = {}
-        self._nodes: tuple[str, ...] = ()
+        self.nodes: tuple[str, ...] = ()
         self._load: dict[str, float] = {}
         self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
         self._news: dict[tuple[type[control.LinkNews], str, int], list[control.LinkRow]] = {}
@@ -117,12 +117,12 @@ class NodeMachine:
     # --- membership and management --------------------------------------------------------------
 
     def _members(self, stimulus: MembersSeen, effects: list[NodeEffect]) -> None:
-        self._nodes = tuple(name for name, _ in stimulus.nodes)
+        self.nodes = tuple(name for name, _ in stimulus.nodes)
         self.heartbeats = {
-            name: heartbeat for name, heartbeat in self.heartbeats.items() if name in self._nodes
+            name: heartbeat for name, heartbeat in self.heartbeats.items() if name in self.nodes
         }
         self.member = stimulus.own
-        first = self._nodes[0] if self._nodes else None
+        first = self.nodes[0] if self.nodes else None
         changed = first != self.manager_name
         self.manager_name = first
         leading = stimulus.own is not None and stimulus.nodes[0] == (self.name, stimulus.own)
@@ -145,7 +145,7 @@ class NodeMachine:
     def _manage(self, stimulus: manager.ManagerStimulus, effects: list[NodeEffect]) -> None:
         for effect in self.manager.handle(stimulus):
             if isinstance(effect, manager.Direct):
-                for node in self._nodes:
+                for node in self.nodes:
                     self._tell(node, effect.directive, effects)
             else:
                 effects.append(effect)
@@ -205,8 +205,8 @@ class NodeMachine:
             return
         job.follow(plan)
         self._withdraw(job, effects)
-        for slice_id in job.slices:
-            self._rewire(job, slice_id)
+        for machine in job.slices.values():
+            self._rewire(job, machine)
         self._reconcile(job, effects)
 
     def _mine(self, job: HostedJob, slice_id: SliceId) -> Placement | None:
@@ -231,8 +231,12 @@ class NodeMachine:
             if (slice_id, generation) in job.nodes
         }
 
-    def _rewire(self, job: HostedJob, slice_id: SliceId) -> None:
-        """Tell a slice which generations live at the other ends, where that has changed."""
+    def _rewire(self, job: HostedJob, machine: SliceMachine) -> None:
+        """Tell a replica whether it leads, and which generations live at the other ends, where that has
+        changed."""
+        slice_id = machine.slice_id
+        if (leads := job.led_by(machine)) != machine.leads:
+            self._local.append((job.number, slice_id, stimuli.Led(leads)))
         wiring = job.wiring(slice_id)
         known = job.wired.get(slice_id, {})
         changed = {number: ends for number, ends in wiring.items() if known.get(number) != ends}
@@ -252,7 +256,13 @@ class NodeMachine:
         if job.deploying is not None or job.failed is not None:
             return
         wanted = tuple(
-            NewReplica(slice_id, mine.generation, mine.restore, job.links(slice_id, mine))
+            NewReplica(
+                slice_id,
+                mine.generation,
+                mine.restore,
+                job.links(slice_id, mine),
+                job.beside(slice_id, mine),
+            )
             for slice_id in plan.placements
             if (mine := self._mine(job, slice_id)) is not None
             and slice_id not in job.slices
@@ -290,7 +300,7 @@ class NodeMachine:
         for machine in stimulus.slices:
             if machine.slice_id in job.slices:
                 self._local.append((job.number, machine.slice_id, job.directed))
-                self._rewire(job, machine.slice_id)
+                self._rewire(job, machine)
         self._drain(effects)
         self._reconcile(job, effects)
 
@@ -502,19 +512,3 @@ class NodeMachine:
             self._control(self.name, message, effects)
         else:
             effects.append(TransmitControl(node, message))
-
-    def status(self, number: int | None) -> dict[str, object]:
-        """What this node knows of the cluster, from heartbeats, as a tree for clients."""
-        return {
-            "manager": self.manager_name,
-            "nodes": {
-                name: {"load": dict(heartbeat.load)}
-                for name, heartbeat in sorted(self.heartbeats.items())
-                if name in self._nodes
-            },
-            "jobs": {
-                str(job): self.manager.jobs[job].status()
-                for job in self.manager.jobs
-                if number is None or job == number
-            },
-        }

@@ -184,13 +184,14 @@ class NewReplica:
     """A replica to build: its generation and what it is restored from.
 
     `links`: by channel, generations at its other end whose links stand without being asked for, because
-    both ends begin the job together.
+    both ends begin the job together. `beside`: generations of the slice's other replicas.
     """
 
     slice: SliceId
     generation: int
     restore: Restore | None = None
     links: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Placement: which node runs which slice. Pure functions of graph, plan and live nodes.
 
 Slice i of every vertex goes to the i-th node, round robin, so that slices joined by forward channels
-(a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. What a lost
-node had goes to those that have least.
+(a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. The other
+replicas of what one node was given first are interleaved: they spread over all other nodes, so that when it
+is lost each of them takes over a share. What a lost node had goes to those that have least.
 """
 
 from __future__ import annotations
@@ -18,11 +19,26 @@ Node = tuple[str, int]
 """A live node: its name, and its sequence number among all that joined."""
 
 
-def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, Node]:
-    """`nodes` in the order in which they joined. Raises ClusterError when there is none."""
+def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, ...]]:
+    """A node for each replica of each slice, as far as there are as many. `nodes` in the order in which
+    they joined. Raises ClusterError when there is none."""
     if not nodes:
         raise ClusterError("no live node to place slices on")
-    return {slice_id: nodes[slice_id.index % len(nodes)] for slice_id in graph.slices}
+    nodes = _one_of_each_name(nodes)
+    count = len(nodes)
+    firsts = Counter[int]()
+    chosen: dict[SliceId, tuple[Node, ...]] = {}
+    for vertex in graph.vertices:
+        for index in range(vertex.slices):
+            first = index % count
+            turn = firsts[first]
+            firsts[first] += 1
+            others = [
+                (first + 1 + (turn + each) % (count - 1)) % count for each in range(count - 1)
+            ]
+            places = [first, *others][: vertex.replicas]
+            chosen[SliceId(vertex.name, index)] = tuple(nodes[place] for place in places)
+    return chosen
 
 
 def place_again(
@@ -30,15 +46,30 @@ def place_again(
     placements: dict[SliceId, tuple[Placement, ...]],
     nodes: Sequence[Node],
 ) -> dict[SliceId, Node]:
-    """Nodes for slices that have none, each on the node with the fewest replicas, ties by joining.
+    """A node for one more replica of each slice: one that has none of it, with the fewest replicas, ties by
+    joining. A slice that all nodes have a replica of is left out.
 
     `placements`: where all other replicas are.
     """
-    assert nodes, "somebody must be left to place slices on"
-    load = Counter((each.node, each.member) for group in placements.values() for each in group)
+    load = Counter(node_of(each) for group in placements.values() for each in group)
     chosen: dict[SliceId, Node] = {}
     for slice_id in sorted(slices):
-        node = min(nodes, key=lambda node: (load[node], node[1]))
+        taken = {each.node for each in placements.get(slice_id, ())}
+        free = [node for node in _one_of_each_name(nodes) if node[0] not in taken]
+        if not free:
+            continue
+        node = min(free, key=lambda node: (load[node], node[1]))
         load[node] += 1
         chosen[slice_id] = node
     return chosen
+
+
+def _one_of_each_name(nodes: Sequence[Node]) -> list[Node]:
+    """Of nodes of one name the last that joined: the one before is gone, though not everybody knows."""
+    return sorted(
+        {name: (name, member) for name, member in nodes}.values(), key=lambda node: node[1]
+    )
+
+
+def node_of(placement: Placement) -> Node:
+    return placement.node, placement.member

@@ -62,6 +62,7 @@ class LogicalNode:
     every_key: bool = False
     ends_input: bool = False
     max_rounds: int | None = None
+    replicas: int = 1
 
 
 DEFAULT_SLICES = 2
@@ -89,16 +90,17 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         for port, (host, stages) in enumerate(hosts):
             edges.append(_edge(node, vertex, host, stages, port))
         if node.kind == "sink":
-            vertices |= _committer(node.name)
+            vertices |= _committer(node.name, node.replicas)
             edges.append(_committer_edge(node.name))
     if dying:
+        replicas = max(by_name[name].replicas for name in dying)
         vertices[DEAD_LETTERS] = Vertex(
-            DEAD_LETTERS, "sink", 1, Discipline.EPOCH, "dead rows leave like any output"
+            DEAD_LETTERS, "sink", 1, Discipline.EPOCH, "dead rows leave like any output", replicas
         )
         edges.extend(
             Edge(name, DEAD_LETTERS, 0, (), False, "forward", False, dead=True) for name in dying
         )
-        vertices |= _committer(DEAD_LETTERS)
+        vertices |= _committer(DEAD_LETTERS, replicas)
         edges.append(_committer_edge(DEAD_LETTERS))
     loops = _loops(by_name, vertices, edges)
     _check_upstream_of_merges(by_name, vertices)
@@ -249,16 +251,17 @@ def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
             node.slices or DEFAULT_SLICES,
             Discipline.EPOCH,
             "a source hands out epochs in order",
+            node.replicas,
         )
     discipline, reason = _discipline(node)
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
-        return Vertex(node.name, "sink", slices, discipline, reason)
+        return Vertex(node.name, "sink", slices, discipline, reason, node.replicas)
     if node.every_key:
         reason += "; one slice, since the end of an epoch concerns every key (every_key)"
-        return Vertex(node.name, "stateful", 1, discipline, reason)
+        return Vertex(node.name, "stateful", 1, discipline, reason, node.replicas)
     slices = (node.slices or DEFAULT_SLICES) if node.keyed else 1
-    return Vertex(node.name, "stateful", slices, discipline, reason)
+    return Vertex(node.name, "stateful", slices, discipline, reason, node.replicas)
 
 
 def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
@@ -328,11 +331,16 @@ def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...],
     )
 
 
-def _committer(sink: str) -> dict[str, Vertex]:
+def _committer(sink: str, replicas: int) -> dict[str, Vertex]:
     name = sink + COMMITTER_SUFFIX
     return {
         name: Vertex(
-            name, "committer", 1, Discipline.EPOCH, "one slice commits for all sink slices"
+            name,
+            "committer",
+            1,
+            Discipline.EPOCH,
+            "one slice commits for all sink slices",
+            replicas,
         )
     }
 

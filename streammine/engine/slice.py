@@ -16,7 +16,8 @@ House rules
   output of one run of work. But a source whose rows are out of order reads on until it has ended the
   epoch that the receiver waits for; nobody else could end it.
 * Nothing above a barrier is closed before the state at the barrier is frozen; the barrier goes on
-  downstream with the end of its epoch. A source agrees to a barrier while that epoch is still open here,
+  downstream with the end of its epoch. Of several replicas one leads, whose snapshots count; the others
+  freeze nothing, and only pass barriers on. A source agrees to a barrier while that epoch is still open here,
   and never takes its word back.
 * A replica never goes back. One that is restored begins behind its snapshot's epoch; what it makes
   above that epoch is, bag by bag, what the lost one made.
@@ -38,8 +39,8 @@ from collections.abc import Callable
 from streammine.engine.frontier import Frontier
 from streammine.engine.input_channel import InputChannel, Verdict
 from streammine.engine.kept import Kept
+from streammine.engine.linked_replica import LinkedReplica
 from streammine.engine.output_channel import OutputChannel
-from streammine.engine.releasing import Releasing
 from streammine.engine.slice_settings import (
     BYTES_WORTH_A_RUN,
     HISTORY_LENGTH,
@@ -52,10 +53,7 @@ from streammine.engine.snapshot_chain import SnapshotChain
 from streammine.engine.stimuli import (
     OF_ONE_LINK,
     Accumulate,
-    Announce,
     Announced,
-    AskResend,
-    AskSubscription,
     Beat,
     CloseEpoch,
     CreditArrived,
@@ -64,13 +62,12 @@ from streammine.engine.stimuli import (
     Finish,
     FrameArrived,
     Freeze,
-    GrantCredit,
+    Led,
     Progressed,
     Read,
     ResendAsked,
     Rewired,
     Run,
-    SendFrame,
     SliceFinished,
     SnapshotDone,
     Start,
@@ -84,14 +81,13 @@ from streammine.engine.stimuli import (
     WorkResult,
     WriteSnapshot,
 )
-from streammine.engine.waiting import WaitingWork
 from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
 
 
-class SliceMachine:
+class SliceMachine(LinkedReplica):
     """Protocol of one slice's replica. `handle` is the only mutator."""
 
     def __init__(
@@ -103,21 +99,15 @@ class SliceMachine:
         settings: SliceSettings,
         restored: RestoredTo | None = None,
     ) -> None:
-        self.slice_id = slice_id
-        self.generation = generation
-        self.inputs = {channel.number: channel for channel in inputs}
-        self.outputs = {channel.number: channel for channel in outputs}
-        self._releasing = Releasing(self.outputs, settings.retained_bytes)
-        self.settings = settings
+        super().__init__(slice_id, generation, inputs, outputs, settings)
         self.epoch = settings.epoch
         self.phase = Phase.DEPLOYED
         self.frontier = Frontier()
-        self.processed_below = BEGINNING
         self.busy = False
         self.sleeping = False
         self.exhausted = False
+        self.leads = True
         self.last_epoch = BEGINNING
-        self.waiting = WaitingWork()
         self.snapshots = SnapshotChain()
         self.accepted = BEGINNING
         self.frozen = BEGINNING
@@ -188,28 +178,9 @@ class SliceMachine:
         self.sleeping = False
         return []
 
-    def _beat(self, _: Beat) -> list[Effect]:
-        """Repeat what nobody would miss if it got lost."""
-        outputs = self.outputs.values()
-        effects: list[Effect] = [
-            self._announcement(each, receiver) for each in outputs for receiver in each.unconfirmed
-        ]
-        effects += self._subscriptions()
-        if self.processed_below > BEGINNING:
-            effects += self._credits()
-        return effects
-
-    def _rewired(self, stimulus: Rewired) -> list[Effect]:
-        effects: list[Effect] = []
-        for number, receivers in stimulus.receivers.items():
-            self.outputs[number].keep_links(receivers)
-        for number, senders in stimulus.senders.items():
-            channel = self.inputs[number]
-            self._discard(channel, channel.keep_feeds(senders))
-            feed = channel.elect()
-            if feed is not None:
-                effects.append(AskResend(number, feed.generation, self.generation, feed.expected))
-        return effects + self._subscriptions()
+    def _led(self, stimulus: Led) -> list[Effect]:
+        self.leads = stimulus.by_this
+        return []
 
     def _directed(self, stimulus: Directed) -> list[Effect]:
         self.directed = stimulus
@@ -278,63 +249,6 @@ class SliceMachine:
         over = epoch <= self.directed.proposed and epoch != self.directed.making
         return not over and epoch not in (self.frozen, *self.barriers)
 
-    def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
-        for epoch in epochs:
-            self.waiting.discard(channel.number, epoch)
-
-    def _ask(self, channel: InputChannel, sender: int, missing: int | None) -> list[Effect]:
-        if missing is None:
-            return []
-        return [AskResend(channel.number, sender, self.generation, missing)]
-
-    def _announced(self, stimulus: Announced) -> list[Effect]:
-        channel = self.inputs[stimulus.channel]
-        if stimulus.receiver != self.generation:
-            return []
-        missing = channel.missing(stimulus.sender, stimulus.next_sequence)
-        return self._ask(channel, stimulus.sender, missing)
-
-    # --- stimuli: links -------------------------------------------------------------------------
-
-    def _credit(self, stimulus: CreditArrived) -> list[Effect]:
-        if stimulus.sender != self.generation:
-            return []
-        channel = self.outputs[stimulus.channel]
-        channel.credit(stimulus.receiver, stimulus.frontier)
-        return self._releasing.one(channel)
-
-    def _subscribed(self, stimulus: Subscribed) -> list[Effect]:
-        if stimulus.sender != self.generation:
-            return []
-        channel = self.outputs[stimulus.channel]
-        channel.subscribe(stimulus.receiver, stimulus.from_epoch, stimulus.frontier)
-        return [self._announcement(channel, stimulus.receiver), *self._releasing.one(channel)]
-
-    def _resend(self, stimulus: ResendAsked) -> list[Effect]:
-        if stimulus.sender != self.generation:
-            return []
-        frames = self.outputs[stimulus.channel].resend(stimulus.receiver, stimulus.sequence)
-        return [SendFrame(frame) for frame in frames]
-
-    def _announcement(self, channel: OutputChannel, receiver: int) -> Announce:
-        reached = channel.announced(channel.links[receiver])
-        return Announce(channel.number, self.generation, receiver, reached)
-
-    def _subscriptions(self) -> list[Effect]:
-        """Ask for every feed of which nothing was heard yet."""
-        return [
-            AskSubscription(
-                channel.number,
-                feed.generation,
-                self.generation,
-                channel.open_epoch,
-                self._credit_on(channel),
-            )
-            for channel in self.inputs.values()
-            for feed in channel.feeds.values()
-            if not feed.confirmed
-        ]
-
     # --- stimuli: work --------------------------------------------------------------------------
 
     def _work_done(self, stimulus: WorkDone) -> list[Effect]:
@@ -353,17 +267,20 @@ class SliceMachine:
         return self._settle()
 
     def _frozen(self, frozen: FrozenSlice) -> list[Effect]:
-        self.frozen = frozen.epoch
-        if self.is_source:
-            self._to_freeze.popleft()
-        else:
-            self.barriers.remove(frozen.epoch)
-            self._close_outputs(frozen.epoch, checkpoint=True)
         partial = frozen.state is not None and not frozen.state.full
         previous = self.snapshots.previous if partial else None
         self.snapshots.begun()
-        effects: list[Effect] = [WriteSnapshot(frozen, previous)]
-        return effects if self.is_source else effects + self._settle()
+        return [WriteSnapshot(frozen, previous), *self._go_past(frozen.epoch)]
+
+    def _go_past(self, barrier: int) -> list[Effect]:
+        """What there is to be frozen at the barrier is frozen."""
+        self.frozen = barrier
+        if self.is_source:
+            self._to_freeze.popleft()
+            return []
+        self.barriers.remove(barrier)
+        self._close_outputs(barrier, checkpoint=True)
+        return self._settle()
 
     def _finished(self) -> list[Effect]:
         self.phase = Phase.FINISHED
@@ -437,26 +354,6 @@ class SliceMachine:
         self._end(processed)
         return self._credits()
 
-    def _credits(self) -> list[Effect]:
-        return [
-            GrantCredit(channel.number, sender, self.generation, self._credit_on(channel))
-            for channel in self.inputs.values()
-            for sender in channel.feeds
-        ]
-
-    def _credit_on(self, _: InputChannel) -> int:
-        return self.processed_below
-
-    @property
-    def blocked(self) -> bool:
-        """Output waits for credit, and not the credit for this slice."""
-        return self._releasing.blocked
-
-    @property
-    def behind(self) -> bool:
-        """A receiver has been given by another replica what is still to be made here."""
-        return self._releasing.credited > self.processed_below
-
     @property
     def halted(self) -> bool:
         """A synchronous snapshot stops the world until all of its checkpoint is complete."""
@@ -467,20 +364,38 @@ class SliceMachine:
     def _schedule(self, effects: list[Effect]) -> None:
         if self.busy or self.phase is not Phase.RUNNING or self.halted:
             return
+        if not self.leads:
+            effects += self._pass_barriers()
         work = self._next_read() if self.is_source else self._next_work()
         if work:
             self.busy = True
             effects.append(Run(work, self.behind and self.frontier.backlog > 1))
 
+    def _pass_barriers(self) -> list[Effect]:
+        effects: list[Effect] = []
+        while (barrier := self._due_barrier) is not None:
+            effects += self._go_past(barrier)
+            effects += self._releasing.all()
+        return effects
+
     def _freeze(self, epoch: int) -> tuple[Work, ...]:
         full = self.snapshots.previous is None
         return (Freeze(epoch, full, self.last_epoch, self.frontier.due),)
 
+    @property
+    def _due_barrier(self) -> int | None:
+        """The barrier that state stands at: nothing is closed before it is frozen."""
+        if self.is_source:
+            return self._to_freeze[0] if self._to_freeze else None
+        reached = self.barriers and self.frontier.processed_below() > self.barriers[0]
+        return self.barriers[0] if reached else None
+
     def _next_read(self) -> tuple[Work, ...]:
-        if self._to_freeze and not self.snapshots.writing:
-            return self._freeze(self._to_freeze[0])
+        barrier = self._due_barrier
+        if barrier is not None and not self.snapshots.writing:
+            return self._freeze(barrier)
         if self.exhausted:
-            return () if self._to_freeze else (Finish(self._final_epoch()),)
+            return () if barrier is not None else (Finish(self._final_epoch()),)
         if (self.sleeping and not self.behind) or self.blocked:
             return ()
         return (Read(self.settings.read_rows, READS_PER_RUN, self._releasing.credited),)
@@ -489,8 +404,9 @@ class SliceMachine:
         return 0 if self.last_epoch == BEGINNING else self.last_epoch + 1
 
     def _next_work(self) -> tuple[Work, ...]:
-        if self.barriers and self.frontier.processed_below() > self.barriers[0]:
-            return () if self.snapshots.writing else self._freeze(self.barriers[0])
+        barrier = self._due_barrier
+        if barrier is not None:
+            return () if self.snapshots.writing else self._freeze(barrier)
         if self.frontier.finished:
             return () if self.blocked else (Finish(self._final_epoch()),)
         closing = self.frontier.next_to_close()
@@ -511,6 +427,7 @@ _HANDLERS: dict[type, Callable[..., list[Effect]]] = {
     ResendAsked: SliceMachine._resend,
     Announced: SliceMachine._announced,
     Rewired: SliceMachine._rewired,
+    Led: SliceMachine._led,
     Directed: SliceMachine._directed,
     SnapshotDone: SliceMachine._snapshot_done,
     Woken: SliceMachine._woken,

@@ -178,6 +178,13 @@ class Rewired:
 
 
 @dataclass(frozen=True, slots=True)
+class Led:
+    """Of the slice's replicas the oldest leads: its snapshots count, and nobody else makes any."""
+
+    by_this: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Directed:
     """What the manager wants: see `control.Directive`."""
 
@@ -212,6 +219,7 @@ Stimulus = (
     | ResendAsked
     | Announced
     | Rewired
+    | Led
     | Directed
     | SnapshotDone
     | Woken

@@ -86,7 +86,8 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 
 @dataclass(frozen=True)
 class Vertex:
-    """A vertex of the running graph; `reason` says why it has its discipline.
+    """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
+    `replicas` where there are as many nodes.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
     `Edge.stages`.
@@ -97,6 +98,7 @@ class Vertex:
     slices: int
     discipline: Discipline
     reason: str
+    replicas: int = 1
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,11 @@ class JobGraph:
         )
 
     @cached_property
+    def most_replicas(self) -> int:
+        """That any slice has."""
+        return max((vertex.replicas for vertex in self.vertices), default=1)
+
+    @cached_property
     def channels(self) -> tuple[Channel, ...]:
         """Numbered edge by edge, then by source slice, then by target slice."""
         channels: list[Channel] = []
@@ -225,13 +232,14 @@ class Placement:
 
     `member` is the node's sequence number among all that ever joined, so that a node that comes back under
     its old name is not taken for the one that was lost. `restore`: what the replica is built from, None for
-    nothing.
+    nothing. `leaving`: it goes as soon as the newest replica of its slice has caught up with it.
     """
 
     node: str
     generation: int
     member: int = 0
     restore: Restore | None = None
+    leaving: bool = False
 
 
 @dataclass(frozen=True)
@@ -239,12 +247,12 @@ class Plan:
     """The declared assignment of replicas to nodes; nodes reconcile towards it (DESIGN §5).
 
     `phase`: "deploy" (build slices, connect, load kernels; sources wait), "run", or "stop". Of several
-    placements of a slice the first is the oldest; a move is under way. No slice is placed on a node that is
-    `draining`. `savepoint`: the job ends with the next complete checkpoint. `rebuilt`: how many plans in a
-    row made up for losses while the job got no further than the epoch `reached`. `began_at`: where the phase
-    is "run", when the pace of its sources began, in seconds of the system clock of the node that was manager
-    then. All nodes take it from here, whenever they come: where their clocks differ from each other, their
-    slices' rows come apart by as much, and nothing else changes.
+    placements of a slice the first is the oldest, which alone makes snapshots. No slice is placed on a
+    node that is `draining`. `savepoint`: the job ends with the next complete checkpoint. `rebuilt`: how
+    many plans in a row made up for losses while the job got no further than the epoch `reached`.
+    `began_at`: where the phase is "run", when the pace of its sources began, in seconds of the system clock
+    of the node that was manager then. All nodes take it from here, whenever they come: where their clocks
+    differ from each other, their slices' rows come apart by as much, and nothing else changes.
     """
 
     job: int

@@ -17,6 +17,11 @@ backwards. Whatever an older committer writes after that is on no chain. A new *
 folder is a higher seal that goes on from nothing, so it replaces the output of the run before in
 one step.
 
+Replicas of a committer stand *beside* each other, and each seal names those that its generation found. They
+write the same groups of epochs under the same sequence numbers, and name the files of whichever replica of
+a sink slice each of them heard first, which hold the same rows. So what any of them wrote under the highest
+seal counts, whoever is furthest; one that was replaced is beside nobody.
+
 All documents are JSON objects with a checksum over the rest of them, and never change once written.
 """
 
@@ -62,12 +67,14 @@ class SinkDescription:
 
 @dataclass(frozen=True)
 class Seal:
-    """The claim of a committer's generation, and the manifest it goes on from (None: nothing)."""
+    """The claim of a committer's generation, and the manifest it goes on from (None: nothing). What the
+    generations `beside` write counts as much as its own."""
 
     run: int
     generation: int
     continues_from: str | None
     description: SinkDescription
+    beside: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -146,11 +153,13 @@ def committed_chain(
     chain needs is missing.
     """
     known = set(names)
+    writers = (seal.generation, *seal.beside)
     own = [
         (int(match[3]), name)
         for name in known
         if (match := _MANIFEST.fullmatch(name))
-        and (int(match[1]), int(match[2])) == (seal.run, seal.generation)
+        and int(match[1]) == seal.run
+        and int(match[2]) in writers
     ]
     tip = max(own)[1] if own else seal.continues_from
     chain: list[Manifest] = []
@@ -177,6 +186,7 @@ def encode_seal(seal: Seal) -> bytes:
             "run": seal.run,
             "generation": seal.generation,
             "continues_from": seal.continues_from,
+            "beside": list(seal.beside),
             "job": described.job,
             "sink": described.sink,
             "format": described.format,
@@ -207,6 +217,7 @@ def decode_seal(name: str, data: Any) -> Seal:
             generation=int(document["generation"]),
             continues_from=document["continues_from"],
             description=description,
+            beside=tuple(map(int, document["beside"])),
         )
 
     seal = _opened(name, data, "seal", build)

@@ -23,7 +23,7 @@ from streammine.model.snapshots import Restore, SnapshotRecord
 
 @dataclass(frozen=True)
 class SliceStanding:
-    """What the manager knows of a slice's live replica, from its reports.
+    """What the manager knows of a slice's replica that leads, from its reports; and of the `others`.
 
     `frontier`: every epoch below it is processed. `retained_after`: every epoch above it can be sent again.
     `accepted` (sources) and `frozen` are the highest checkpoint epochs that it has agreed to and frozen at.
@@ -38,6 +38,7 @@ class SliceStanding:
     final_epoch: int | None = None
     last_epoch: int = BEGINNING
     snapshots: tuple[SnapshotRecord, ...] = ()
+    others: tuple[SliceStanding, ...] = ()
 
 
 @dataclass(frozen=True)

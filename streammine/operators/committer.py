@@ -14,7 +14,7 @@ snapshot, and drops the groups that are in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +51,7 @@ class CommitOperator:
     """Slice 0 of a sink's committer.
 
     `run` and `generation` number its seal and manifests; `every` must be that of the sink's slices.
+    `beside`: the generations of its other replicas, which commit the same.
     `last_epoch` (None: none yet) and `rows_committed` tell how far the output is. Raises
     OutputError if the store fails, or if another run or a newer committer has taken the folder
     over.
@@ -65,6 +66,7 @@ class CommitOperator:
         run: int,
         generation: int,
         every: int = 1,
+        beside: tuple[int, ...] = (),
     ) -> None:
         self.name = f"{description.sink}.commit"
         self.traits = Traits(commutative=True, mergeable=True)
@@ -79,7 +81,7 @@ class CommitOperator:
         self.finished = False
         self._store = store
         self._every = every
-        self._seal = Seal(run, generation, None, description)
+        self._seal = Seal(run, generation, None, description, beside)
         self._tip: Manifest | None = None
         self._started = False
         self._groups: dict[int, _Group] = {}
@@ -103,7 +105,8 @@ class CommitOperator:
         newest = highest_seal(names)
         if newest is not None:
             found = decode_seal(newest, self._store.get(newest))
-            if (found.run, found.generation) >= (seal.run, seal.generation):
+            newer = (found.run, found.generation) >= (seal.run, seal.generation)
+            if newer and not (found.run == seal.run and seal.generation in found.beside):
                 replaced = found.run == seal.run and found.generation > seal.generation
                 raise (ReplacedError if replaced else OutputError)(
                     f"the folder of sink {seal.description.sink} was taken over by run "
@@ -211,8 +214,7 @@ class CommitOperator:
         if not chain:
             return
         self._tip = chain[-1]
-        own = self._seal
-        self._seal = Seal(own.run, own.generation, self._tip.name, own.description)
+        self._seal = replace(self._seal, continues_from=self._tip.name)
         self.last_epoch = self._tip.last_epoch
         self.rows_committed = sum(manifest.rows for manifest in chain)
         self.finished = self._tip.finished

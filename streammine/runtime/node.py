@@ -28,6 +28,7 @@ from streammine.assembly import POLICIES
 from streammine.engine import node_stimuli as machine
 from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
+from streammine.engine.node_status import node_status
 from streammine.engine.node_stimuli import NodeStimulus
 from streammine.model import control
 from streammine.model.coordination import (
@@ -252,7 +253,7 @@ class Node:
         match message:
             case control.StatusRequest(job):
                 with self._lock:
-                    return control.StatusAnswer(self.machine.status(job))
+                    return control.StatusAnswer(node_status(self.machine, job))
             case control.StopRequest():
                 self._handle(machine.ControlReceived(self.settings.name, message))
                 return control.StatusAnswer({})

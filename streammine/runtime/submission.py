@@ -91,6 +91,12 @@ def prepare_submission(
     """
     base = base.absolute()
     compiled, resolved = compile_topology(topology, base)
+    wanted = compiled.graph.most_replicas
+    if wanted > (nodes or topology.nodes):
+        raise TopologyError(
+            f"replicas: {wanted} needs as many nodes, for replicas of a slice are on different ones, and "
+            f"there are {nodes or topology.nodes}; give it more nodes, or fewer replicas"
+        )
     targets = _targets(compiled, base, scratch, overwrite)
     sources = []
     for source in resolved:

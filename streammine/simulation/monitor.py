@@ -161,7 +161,12 @@ class Monitor:
         self.plans.append(plan)
         assert plan.placements.keys() == set(self._spec.graph.slices), "the plan forgets a slice"
         for slice_id, group in plan.placements.items():
-            assert 1 <= len(group) <= 2, f"plan {plan.version}: {len(group)} replicas of {slice_id}"
+            most = self._spec.graph.vertex(slice_id.vertex).replicas + any(
+                each.leaving for each in group
+            )
+            assert 1 <= len(group) <= most, f"plan {plan.version}: {len(group)} of {slice_id}"
+            nodes = {each.node for each in group}
+            assert len(nodes) == len(group), f"plan {plan.version}: {slice_id} twice on a node"
             used = self._used.setdefault(slice_id, {})
             highest = max(used, default=0)
             for placement in group:
@@ -205,8 +210,11 @@ class Monitor:
             for book in done:
                 check_finished(book)
 
-    def replicas(self) -> int:
-        return len(self.books)
+    def rebuilt(self) -> int:
+        """Replicas that the first plan did not know of."""
+        first = self.plans[0].placements.items()
+        known = {(slice_id, each.generation) for slice_id, group in first for each in group}
+        return len(self.books.keys() - known)
 
     def epochs(self) -> int:
         """The most epochs that the replicas of one slice have closed."""

@@ -38,8 +38,8 @@ class SimulationResult:
     be used, in DEAD_SCHEMA. `digest` as the real cluster gives it, unless code that depends on order has
     discipline merge: there sources share their rows out among slices in another way. `trace` the hash of
     every stimulus and effect, where it is wanted. `counters` by slice. `faults`: how many changed
-    something, by kind; `rows`: how often each row of the machines' tables was gone through. `replicas` and
-    `checkpoints` were made, one slice has closed `epochs`, all together `closes`.
+    something, by kind; `rows`: how often each row of the machines' tables was gone through. Replicas were
+    `rebuilt` and `checkpoints` made, one slice has closed `epochs`, all together `closes`.
     """
 
     outputs: dict[str, dict[int, pa.Table]]
@@ -55,7 +55,7 @@ class SimulationResult:
     messages_lost: int
     faults: Counter[FaultKind] = field(default_factory=Counter)
     rows: Counter[Row] = field(default_factory=Counter)
-    replicas: int = 0
+    rebuilt: int = 0
     checkpoints: int = 0
     epochs: int = 0
     closes: int = 0
@@ -230,7 +230,7 @@ def _result(
         messages_lost=world.network.messages_lost,
         faults=effective,
         rows=world.coverage.met,
-        replicas=world.monitor.replicas(),
+        rebuilt=world.monitor.rebuilt(),
         checkpoints=len(world.monitor.checkpoints),
         epochs=world.monitor.epochs(),
         closes=world.monitor.closes,

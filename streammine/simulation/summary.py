@@ -26,7 +26,7 @@ def summary_lines(
     yield (
         f"median {_median(trial.epochs for trial in trials)} epochs, "
         f"{_median(sum(trial.faults.values()) for trial in trials)} faults, "
-        f"{_median(max(0, trial.replicas - slices) for trial in trials)} slices rebuilt, "
+        f"{_median(trial.rebuilt for trial in trials)} slices rebuilt, "
         f"{_median(trial.checkpoints for trial in trials)} checkpoints, "
         f"{_median(trial.steps for trial in trials)} steps"
     )

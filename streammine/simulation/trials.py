@@ -41,7 +41,7 @@ class Trial:
     faults: Counter[FaultKind] = field(default_factory=Counter)
     rows: Counter[Row] = field(default_factory=Counter)
     epochs: int = 0
-    replicas: int = 0
+    rebuilt: int = 0
     checkpoints: int = 0
     steps: int = 0
     trace: str = ""
@@ -138,7 +138,7 @@ class Trials:
             result.faults,
             result.rows,
             result.epochs,
-            result.replicas,
+            result.rebuilt,
             result.checkpoints,
             result.steps,
             result.trace,

@@ -5,7 +5,7 @@ Methods of single objects are wrapped; nothing is changed in what they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,11 +13,11 @@ from streammine.engine import manager_stimuli, node_stimuli, stimuli
 from streammine.engine.input_channel import Feed, InputChannel, Verdict
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.output_channel import OutputChannel
-from streammine.engine.placement import Node
+from streammine.engine.placement import Node, node_of
 from streammine.engine.slice import SliceMachine
 from streammine.engine.snapshot_chain import SnapshotChain
 from streammine.model.ids import SliceId
-from streammine.model.job import Plan
+from streammine.model.job import Placement, Plan
 from streammine.model.recovery import CheckpointCoordinator, CheckpointEffect, SliceStanding
 from streammine.model.snapshots import SnapshotRecord
 from streammine.simulation.rows import CHECKPOINTING, GIVEN_UP
@@ -240,6 +240,16 @@ def watch_manager(machine: ManagerMachine, note: Note) -> None:
     _wrap(machine, "refusal", refusal)
 
 
+_EMPTIED = "an emptied node's slices move"
+_REINFORCED = "one more replica is made of a slice that has too few"
+
+
+def _not_in(group: Iterable[Placement], other: Iterable[Placement]) -> list[Placement]:
+    """The replicas of the other group that are not in this one."""
+    known = {each.generation for each in group}
+    return [each for each in other if each.generation not in known]
+
+
 def _declared(
     before: Plan | None,
     plan: Plan,
@@ -258,12 +268,13 @@ def _declared(
         kind = "live move" if stimulus.live else "move by state transfer"
         return f"running: a {kind} begins"
     pairs = [(before.placements[each], group) for each, group in plan.placements.items()]
-    gone = [each for old, group in pairs for each in old if each not in group]
-    come = [each for old, group in pairs for each in group if each not in old]
-    if not come and all((each.node, each.member) in live for each in gone):
+    gone = [each for old, group in pairs for each in _not_in(group, old)]
+    come = [each for old, group in pairs for each in _not_in(old, group)]
+    if not come and all(node_of(each) in live for each in gone):
         return "running: a new replica has caught up, the old one goes"
     if not gone:
-        return "running: an emptied node's slices move"
+        leaving = any(each.leaving for _, group in pairs for each in group)
+        return f"running: {_EMPTIED if leaving else _REINFORCED}"
     return f"{phase}: what is lost is made up for"
 
 

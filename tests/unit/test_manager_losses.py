@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from streammine.engine import manager as machine
-from streammine.engine.managed_job import CALM_SECONDS
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import Elected, NodesChanged, Reported, Ticked
 from streammine.engine.node_stimuli import CheckpointsFound, JobSeen, PlanSeen
+from streammine.engine.rebuilding import CALM_SECONDS
 from streammine.model.control import DamagedSnapshot
 from streammine.model.job import Placement
 from tests.unit.managing import (

@@ -9,6 +9,7 @@ from streammine.assembly import POLICIES
 from streammine.engine import node_stimuli as node
 from streammine.engine import stimuli
 from streammine.engine.node import NodeMachine
+from streammine.engine.node_status import node_status
 from streammine.engine.node_stimuli import NewReplica, NodeEffect, NodeStimulus
 from streammine.engine.placement import place
 from streammine.engine.slice import SliceMachine
@@ -24,8 +25,8 @@ from tests.unit.transcripts import ARRIVING_BYTES, effect_text
 JOB = 1
 NODES = (("a", 1), ("b", 2))
 PLACES: dict[SliceId, tuple[Placement, ...]] = {
-    slice_id: (Placement(name, 1, member),)
-    for slice_id, (name, member) in place(GRAPH, NODES).items()
+    slice_id: tuple(Placement(name, 1, member) for name, member in places)
+    for slice_id, places in place(GRAPH, NODES).items()
 }
 SOURCE, COUNTS = SliceId("source", 1), SliceId("counts", 1)
 
@@ -272,19 +273,19 @@ def test_a_client_can_ask_for_the_state_of_everything() -> None:
     player = new_node("a")
     told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2), plan(1))
     told(player, node.ControlReceived("b", heartbeat("b", 1, ("source/1",))))
-    status = player.status(None)
+    status = node_status(player, None)
     assert status["manager"] == "a"
     jobs = status["jobs"]
     assert isinstance(jobs, dict)
     assert jobs["1"]["slices"]["source/1"]["node"] == "b"
-    assert player.status(2)["jobs"] == {}
+    assert node_status(player, 2)["jobs"] == {}
 
 
 def test_a_node_that_is_gone_is_not_shown_any_more() -> None:
     player = new_node("a")
     told(player, seen(player, NODES), node.ControlReceived("b", heartbeat("b", 1, ())))
-    assert player.status(None)["nodes"].keys() == {"a", "b"}
+    assert node_status(player, None)["nodes"].keys() == {"a", "b"}
     told(player, seen(player, NODES[:1]))
     # on its way while it went
     told(player, node.ControlReceived("b", heartbeat("b", 1, ())))
-    assert player.status(None)["nodes"].keys() == {"a"}
+    assert node_status(player, None)["nodes"].keys() == {"a"}

@@ -140,7 +140,7 @@ def test_slices_go_round_robin_over_the_nodes_in_the_order_of_joining() -> None:
     found = graph(stateful("counts", "source", slices=4))
     placed = place(found, [("b", 3), ("a", 5), ("c", 6)])
     nodes = [placed[SliceId("counts", index)] for index in range(4)]
-    assert nodes == [("b", 3), ("a", 5), ("c", 6), ("b", 3)]
+    assert nodes == [(("b", 3),), (("a", 5),), (("c", 6),), (("b", 3),)]
     # a sink's slice stands where the slice that it writes for stands
     assert placed[SliceId("result", 2)] == placed[SliceId("counts", 2)]
 

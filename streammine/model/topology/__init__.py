@@ -42,6 +42,7 @@ from streammine.model.topology.sources import (
     LogSource,
     Preparation,
     Source,
+    SourceBase,
     format_of_path,
 )
 from streammine.model.topology.stateless import (
@@ -93,6 +94,7 @@ __all__ = [
     "Sink",
     "Snapshot",
     "Source",
+    "SourceBase",
     "Splitting",
     "Topology",
     "TopologyGraph",

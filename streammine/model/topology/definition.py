@@ -28,6 +28,7 @@ from streammine.model.topology.parts import (
     NO_BOOLEAN,
     Name,
     Part,
+    Replicas,
     TextsOrNone,
 )
 from streammine.model.topology.places import Places
@@ -83,6 +84,12 @@ class Topology(Part):
         default=2,
         description="Node processes that share the work; they never change the result.",
     )
+    replicas: Replicas = Field(
+        default=1,
+        description="Identical copies of each slice, on different nodes, so that the loss of any "
+        "one is not noticed. They never change the result. Live sources have one.",
+        examples=[2],
+    )
     epoch: Epoch = Field(
         description="How streams are cut into epochs, the units of ordering, windows and output: "
         "{count: 100000} or {time: 60s, column: ts}.",
@@ -123,6 +130,7 @@ class Topology(Part):
             *,
             name: str = "topology",
             nodes: int = 2,
+            replicas: int = 1,
             epoch: Epoch | Mapping[str, Any],
             snapshot: Snapshot | Mapping[str, Any] | Literal["none"] = ...,
             modules: str | Sequence[str] = (),

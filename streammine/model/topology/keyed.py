@@ -37,6 +37,7 @@ from streammine.model.topology.parts import (
     Name,
     Part,
     PlainSettings,
+    Replicas,
     Slices,
     StrictBoolean,
     code_path,
@@ -83,6 +84,12 @@ class KeyedFields(Part):
         default=2,
         description="Number of slices that share the keys; fixed for the job's life. It never "
         "changes the result of a standard operator.",
+    )
+    replicas: Replicas | None = Field(
+        default=None,
+        description="Identical copies of each slice, on different nodes, whose output is taken "
+        "from whoever is first. Default: that of the topology.",
+        examples=[2],
     )
     partition: PartitionField = Field(
         default_factory=HashPartition,

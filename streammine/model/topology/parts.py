@@ -31,6 +31,7 @@ LONGEST_TEXT = 4_096
 MOST_ENTRIES = 10_000
 MOST_SLICES = 1_024
 MOST_NODES = 1_000
+MOST_REPLICAS = 5
 
 BY_VALUE_PREFIX = "value:"
 """An operator whose code travels beside the topology is named ``value:NAME`` in it."""
@@ -184,6 +185,8 @@ NO_BOOLEAN = BeforeValidator(_whole)
 """For whole numbers; stands behind their bounds."""
 
 Slices = Annotated[int, Field(ge=1, le=MOST_SLICES), NO_BOOLEAN]
+
+Replicas = Annotated[int, Field(ge=1, le=MOST_REPLICAS), NO_BOOLEAN]
 
 StrictBoolean = Annotated[bool, Field(strict=True)]
 """true or false, not a text that could mean it."""

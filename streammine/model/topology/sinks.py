@@ -11,6 +11,7 @@ from streammine.model.topology.parts import (
     Columns,
     Name,
     Part,
+    Replicas,
     Slices,
     StrictBoolean,
     Text,
@@ -66,6 +67,13 @@ class Sink(Part):
     )
     slices: Slices | None = Field(
         default=None, description="Number of slices that write. Default: those of its input."
+    )
+    replicas: Replicas | None = Field(
+        default=None,
+        description="Identical copies of each slice and of the committer, on different nodes. Each "
+        "copy writes files of its own, and those of one of them count. Default: that of the "
+        "topology.",
+        examples=[2],
     )
     exactly_once: StrictBoolean = Field(
         default=True,

@@ -38,6 +38,7 @@ from streammine.model.topology.parts import (
     Part,
     PlainSettings,
     RateField,
+    Replicas,
     Slices,
     StrictBoolean,
     Text,
@@ -188,6 +189,12 @@ class SourceBase(Part):
     slices: Slices = Field(
         default=2,
         description="Number of slices that read the source; it never changes the result.",
+    )
+    replicas: Replicas | None = Field(
+        default=None,
+        description="Identical copies of each slice, on different nodes, which all read the same "
+        "rows. Default: that of the topology.",
+        examples=[2],
     )
 
 

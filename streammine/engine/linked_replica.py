@@ -1,0 +1,150 @@
+"""What a slice's replica does about its links: who lives at the other ends, credit, and what got lost.
+
+House rules
+-----------
+* Whatever may get lost is said again with each beat, until the other end shows that it has heard.
+* What speaks of a replica that is not this one, or of one that the plan does not list, changes nothing.
+"""
+
+from __future__ import annotations
+
+from streammine.engine.input_channel import InputChannel
+from streammine.engine.output_channel import OutputChannel
+from streammine.engine.releasing import Releasing
+from streammine.engine.slice_settings import SliceSettings
+from streammine.engine.stimuli import (
+    Announce,
+    Announced,
+    AskResend,
+    AskSubscription,
+    Beat,
+    CreditArrived,
+    Effect,
+    GrantCredit,
+    ResendAsked,
+    Rewired,
+    SendFrame,
+    Subscribed,
+)
+from streammine.engine.waiting import WaitingWork
+from streammine.model.epochs import BEGINNING
+from streammine.model.ids import SliceId
+
+
+class LinkedReplica:
+    """One replica of a slice, and its channels. `processed_below`: every epoch below it is processed."""
+
+    def __init__(
+        self,
+        slice_id: SliceId,
+        generation: int,
+        inputs: tuple[InputChannel, ...],
+        outputs: tuple[OutputChannel, ...],
+        settings: SliceSettings,
+    ) -> None:
+        self.slice_id = slice_id
+        self.generation = generation
+        self.inputs = {channel.number: channel for channel in inputs}
+        self.outputs = {channel.number: channel for channel in outputs}
+        self.settings = settings
+        self.processed_below = BEGINNING
+        self.waiting = WaitingWork()
+        self._releasing = Releasing(self.outputs, settings.retained_bytes)
+
+    @property
+    def blocked(self) -> bool:
+        """Output waits for credit, and not the credit for this slice."""
+        return self._releasing.blocked
+
+    @property
+    def behind(self) -> bool:
+        """A receiver has been given by another replica what is still to be made here."""
+        return self._releasing.credited > self.processed_below
+
+    def _beat(self, _: Beat) -> list[Effect]:
+        """Repeat what nobody would miss if it got lost."""
+        outputs = self.outputs.values()
+        effects: list[Effect] = [
+            self._announcement(each, receiver) for each in outputs for receiver in each.unconfirmed
+        ]
+        effects += self._subscriptions()
+        if self.processed_below > BEGINNING:
+            effects += self._credits()
+        return effects
+
+    def _rewired(self, stimulus: Rewired) -> list[Effect]:
+        effects: list[Effect] = []
+        for number, receivers in stimulus.receivers.items():
+            self.outputs[number].keep_links(receivers)
+        for number, senders in stimulus.senders.items():
+            channel = self.inputs[number]
+            self._discard(channel, channel.keep_feeds(senders))
+            feed = channel.elect()
+            if feed is not None:
+                effects.append(AskResend(number, feed.generation, self.generation, feed.expected))
+        return effects + self._subscriptions()
+
+    def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
+        for epoch in epochs:
+            self.waiting.discard(channel.number, epoch)
+
+    def _ask(self, channel: InputChannel, sender: int, missing: int | None) -> list[Effect]:
+        if missing is None:
+            return []
+        return [AskResend(channel.number, sender, self.generation, missing)]
+
+    def _announced(self, stimulus: Announced) -> list[Effect]:
+        channel = self.inputs[stimulus.channel]
+        if stimulus.receiver != self.generation:
+            return []
+        missing = channel.missing(stimulus.sender, stimulus.next_sequence)
+        return self._ask(channel, stimulus.sender, missing)
+
+    def _credit(self, stimulus: CreditArrived) -> list[Effect]:
+        if stimulus.sender != self.generation:
+            return []
+        channel = self.outputs[stimulus.channel]
+        channel.credit(stimulus.receiver, stimulus.frontier)
+        return self._releasing.one(channel)
+
+    def _subscribed(self, stimulus: Subscribed) -> list[Effect]:
+        if stimulus.sender != self.generation:
+            return []
+        channel = self.outputs[stimulus.channel]
+        channel.subscribe(stimulus.receiver, stimulus.from_epoch, stimulus.frontier)
+        return [self._announcement(channel, stimulus.receiver), *self._releasing.one(channel)]
+
+    def _resend(self, stimulus: ResendAsked) -> list[Effect]:
+        if stimulus.sender != self.generation:
+            return []
+        frames = self.outputs[stimulus.channel].resend(stimulus.receiver, stimulus.sequence)
+        return [SendFrame(frame) for frame in frames]
+
+    def _announcement(self, channel: OutputChannel, receiver: int) -> Announce:
+        reached = channel.announced(channel.links[receiver])
+        return Announce(channel.number, self.generation, receiver, reached)
+
+    def _subscriptions(self) -> list[Effect]:
+        """Ask for every feed of which nothing was heard yet."""
+        return [
+            AskSubscription(
+                channel.number,
+                feed.generation,
+                self.generation,
+                channel.open_epoch,
+                self._credit_on(channel),
+            )
+            for channel in self.inputs.values()
+            for feed in channel.feeds.values()
+            if not feed.confirmed
+        ]
+
+    def _credits(self) -> list[Effect]:
+        return [
+            GrantCredit(channel.number, sender, self.generation, self._credit_on(channel))
+            for channel in self.inputs.values()
+            for sender in channel.feeds
+        ]
+
+    def _credit_on(self, _: InputChannel) -> int:
+        return self.processed_below
