@@ -28,11 +28,17 @@ INPUTS = {
 }
 WORKLOAD = Workload(workloads.braid(EPOCH_ROWS), INPUTS)
 BRAID = Seeds(WORKLOAD)
+REPLICATED = Seeds(Workload(workloads.braid(EPOCH_ROWS, replicas=2), INPUTS))
 
 
 @pytest.mark.parametrize("first", range(0, len(SEEDS), PORTION))
 def test_all_faults(first: int) -> None:
     BRAID.run("all", SEEDS[first : first + PORTION])
+
+
+def test_replicas_take_bags_of_different_replicas_and_give_the_same_bytes() -> None:
+    REPLICATED.run("all", range(2 * PORTION))
+    assert REPLICATED.trials("all").digest == BRAID.trials("all").digest
 
 
 def test_runs_are_long_and_faults_take_effect() -> None:

@@ -163,7 +163,11 @@ def keyed_values(rows: int, seed: int = 3) -> pa.Table:
 
 
 def braid(
-    epoch_rows: int = 10, slices: int = 2, source_slices: int = 2, discipline: str = "merge"
+    epoch_rows: int = 10,
+    slices: int = 2,
+    source_slices: int = 2,
+    discipline: str = "merge",
+    replicas: int = 1,
 ) -> Topology:
     """Two streams into one operator that depends on the order of all its events::
 
@@ -172,7 +176,7 @@ def braid(
     right ------+
     """
     return (
-        Topology(name="braid", epoch={"count": epoch_rows})
+        Topology(name="braid", epoch={"count": epoch_rows}, replicas=replicas)
         .source("left", files="left.parquet", prepare="none", slices=source_slices)
         .source("right", files="right.parquet", prepare="none", slices=source_slices)
         .operator("odd", input="left", filter="value % 2 = 1 or key = 0")
