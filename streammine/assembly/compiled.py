@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -54,10 +55,12 @@ from streammine.model.topology import (
     KeyedFields,
     KeyRangePartition,
     Partition,
+    Redundancy,
     Sink,
     SourceBase,
     Topology,
     UserPartition,
+    redundancy,
     topology_graph,
 )
 from streammine.operators.catalog import build_operator, declared_output
@@ -138,11 +141,11 @@ class CompiledJob:
         for name in self._order:
             if name in self.topology.sources:
                 source = self.topology.sources[name]
-                # clients send to one receiver
-                copies = self._replicas(source) if isinstance(source, SourceBase) else 1
-                nodes.append(
-                    LogicalNode(name, "source", slices=source.slices, may_die=True, replicas=copies)
-                )
+                node = LogicalNode(name, "source", slices=source.slices, may_die=True)
+                if isinstance(source, SourceBase):
+                    # clients of the others send to one receiver
+                    node = replace(node, **self._redundancy(source))
+                nodes.append(node)
             elif name in self.topology.operators:
                 nodes.append(self._logical_operator(name))
             else:
@@ -154,7 +157,7 @@ class CompiledJob:
                         (sink.input,),
                         slices=sink.slices,
                         ordered=sink.ordered,
-                        replicas=self._replicas(sink),
+                        **self._redundancy(sink),
                     )
                 )
         return nodes
@@ -181,11 +184,11 @@ class CompiledJob:
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
             max_rounds=getattr(settings, "max_rounds", None),
-            replicas=self._replicas(settings),
+            **self._redundancy(settings),
         )
 
-    def _replicas(self, part: SourceBase | KeyedFields | Sink) -> int:
-        return part.replicas or self.topology.replicas
+    def _redundancy(self, part: SourceBase | KeyedFields | Sink) -> Redundancy:
+        return redundancy(part.replicas, part.scheme, self.topology)
 
     # --- what travels ---------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from streammine.model.job import (
     Routing,
     Vertex,
 )
+from streammine.model.schemes import Scheme
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, circles
 
 
@@ -63,6 +64,7 @@ class LogicalNode:
     ends_input: bool = False
     max_rounds: int | None = None
     replicas: int = 1
+    scheme: Scheme = Scheme.PASSIVE_REPLICATION
 
 
 DEFAULT_SLICES = 2
@@ -90,17 +92,25 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         for port, (host, stages) in enumerate(hosts):
             edges.append(_edge(node, vertex, host, stages, port))
         if node.kind == "sink":
-            vertices |= _committer(node.name, node.replicas)
+            vertices |= _committer(node.name, node.replicas, node.scheme)
             edges.append(_committer_edge(node.name))
     if dying:
-        replicas = max(by_name[name].replicas for name in dying)
+        makers = [by_name[name] for name in dying]
+        replicas = max(node.replicas for node in makers)
+        scheme = max((node.scheme for node in makers), key=lambda each: each.rung)
         vertices[DEAD_LETTERS] = Vertex(
-            DEAD_LETTERS, "sink", 1, Discipline.EPOCH, "dead rows leave like any output", replicas
+            DEAD_LETTERS,
+            "sink",
+            1,
+            Discipline.EPOCH,
+            "dead rows leave like any output",
+            replicas,
+            scheme,
         )
         edges.extend(
             Edge(name, DEAD_LETTERS, 0, (), False, "forward", False, dead=True) for name in dying
         )
-        vertices |= _committer(DEAD_LETTERS, replicas)
+        vertices |= _committer(DEAD_LETTERS, replicas, scheme)
         edges.append(_committer_edge(DEAD_LETTERS))
     loops = _loops(by_name, vertices, edges)
     _check_upstream_of_merges(by_name, vertices)
@@ -252,16 +262,17 @@ def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
             Discipline.EPOCH,
             "a source hands out epochs in order",
             node.replicas,
+            node.scheme,
         )
     discipline, reason = _discipline(node)
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
-        return Vertex(node.name, "sink", slices, discipline, reason, node.replicas)
+        return Vertex(node.name, "sink", slices, discipline, reason, node.replicas, node.scheme)
     if node.every_key:
         reason += "; one slice, since the end of an epoch concerns every key (every_key)"
-        return Vertex(node.name, "stateful", 1, discipline, reason, node.replicas)
+        return Vertex(node.name, "stateful", 1, discipline, reason, node.replicas, node.scheme)
     slices = (node.slices or DEFAULT_SLICES) if node.keyed else 1
-    return Vertex(node.name, "stateful", slices, discipline, reason, node.replicas)
+    return Vertex(node.name, "stateful", slices, discipline, reason, node.replicas, node.scheme)
 
 
 def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
@@ -331,7 +342,7 @@ def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...],
     )
 
 
-def _committer(sink: str, replicas: int) -> dict[str, Vertex]:
+def _committer(sink: str, replicas: int, scheme: Scheme) -> dict[str, Vertex]:
     name = sink + COMMITTER_SUFFIX
     return {
         name: Vertex(
@@ -341,6 +352,7 @@ def _committer(sink: str, replicas: int) -> dict[str, Vertex]:
             Discipline.EPOCH,
             "one slice commits for all sink slices",
             replicas,
+            scheme,
         )
     }
 

@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 from streammine.model.contracts import Discipline
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
+from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings, Restore
 
 
@@ -87,7 +88,7 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 @dataclass(frozen=True)
 class Vertex:
     """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
-    `replicas` where there are as many nodes.
+    `replicas` where there are as many nodes; all but the first stand on the rung of `scheme` at first.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
     `Edge.stages`.
@@ -99,6 +100,7 @@ class Vertex:
     discipline: Discipline
     reason: str
     replicas: int = 1
+    scheme: Scheme = Scheme.PASSIVE_REPLICATION
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,9 @@ class Placement:
 
     `member` is the node's sequence number among all that ever joined, so that a node that comes back under
     its old name is not taken for the one that was lost. `restore`: what the replica is built from, None for
-    nothing. `leaving`: it goes as soon as the newest replica of its slice has caught up with it.
+    nothing. `leaving`: it goes as soon as the newest replica of its slice has caught up with it. `rung`: how
+    far up the ladder it stands. What has published does not step back: one that is to stand lower is another
+    generation.
     """
 
     node: str
@@ -240,6 +244,7 @@ class Placement:
     member: int = 0
     restore: Restore | None = None
     leaving: bool = False
+    rung: Scheme = Scheme.ACTIVE_REPLICATION
 
 
 @dataclass(frozen=True)
@@ -252,7 +257,8 @@ class Plan:
     many plans in a row made up for losses while the job got no further than the epoch `reached`.
     `began_at`: where the phase is "run", when the pace of its sources began, in seconds of the system clock
     of the node that was manager then. All nodes take it from here, whenever they come: where their clocks
-    differ from each other, their slices' rows come apart by as much, and nothing else changes.
+    differ from each other, their slices' rows come apart by as much, and nothing else changes. `schemes`:
+    those that were changed at run time.
     """
 
     job: int
@@ -264,6 +270,7 @@ class Plan:
     rebuilt: int = 0
     reached: int = BEGINNING
     began_at: float = 0.0
+    schemes: dict[SliceId, Scheme] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

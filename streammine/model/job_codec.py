@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from streammine.model.errors import ProtocolError
 from streammine.model.ids import SliceId
 from streammine.model.job import JobOutcome, JobSpec, Placement, Plan
+from streammine.model.schemes import Scheme
 
 _T = TypeVar("_T")
 
@@ -80,6 +81,7 @@ class _PlanDocument:
     rebuilt: int
     reached: int
     began_at: float
+    schemes: dict[str, Scheme]
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -97,6 +99,7 @@ def encode_plan(plan: Plan) -> bytes:
         plan.rebuilt,
         plan.reached,
         plan.began_at,
+        {str(slice_id): scheme for slice_id, scheme in plan.schemes.items()},
     )
     return _PLAN.dump_json(document)
 
@@ -106,6 +109,7 @@ def decode_plan(data: bytes) -> Plan:
     found = _decoded(_PLAN, data, "plan")
     try:
         placements = {SliceId.parse(name): group for name, group in found.placements.items()}
+        schemes = {SliceId.parse(name): scheme for name, scheme in found.schemes.items()}
     except ValueError as error:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
     return Plan(
@@ -118,6 +122,7 @@ def decode_plan(data: bytes) -> Plan:
         found.rebuilt,
         found.reached,
         found.began_at,
+        schemes,
     )
 
 

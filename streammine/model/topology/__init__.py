@@ -29,6 +29,7 @@ from streammine.model.topology.partitions import (
 )
 from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.problems import InvalidTopologyError, Problem
+from streammine.model.topology.redundancy import Redundancy, redundancy
 from streammine.model.topology.schema import json_schema
 from streammine.model.topology.sinks import Commit, Sink
 from streammine.model.topology.snapshot import Snapshot
@@ -91,6 +92,7 @@ __all__ = [
     "Partition",
     "Preparation",
     "Problem",
+    "Redundancy",
     "Sink",
     "Snapshot",
     "Source",
@@ -102,6 +104,7 @@ __all__ = [
     "UserPartition",
     "format_of_path",
     "json_schema",
+    "redundancy",
     "topological_order",
     "topology_graph",
     "window_epochs",

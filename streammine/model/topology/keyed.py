@@ -38,6 +38,7 @@ from streammine.model.topology.parts import (
     Part,
     PlainSettings,
     Replicas,
+    SchemeField,
     Slices,
     StrictBoolean,
     code_path,
@@ -90,6 +91,12 @@ class KeyedFields(Part):
         description="Identical copies of each slice, on different nodes, whose output is taken "
         "from whoever is first. Default: that of the topology.",
         examples=[2],
+    )
+    scheme: SchemeField | None = Field(
+        default=None,
+        description="How ready a second replica of each slice stands, from passive-replication (not at "
+        "all) to active-replication. Default: that of the topology.",
+        examples=["active-standby"],
     )
     partition: PartitionField = Field(
         default_factory=HashPartition,
