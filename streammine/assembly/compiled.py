@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -104,7 +105,7 @@ class CompiledJob:
             self.topology,
             self._order,
             schemas,
-            lambda name, inputs: self._build(name, inputs, combined=False, ordered=False),
+            self._build,
             lambda name: declared_output(
                 name, self.topology.operators[name], self.base, self._load_value
             ),
@@ -114,8 +115,9 @@ class CompiledJob:
         self,
         name: str,
         inputs: list[pa.Schema],
-        combined: bool,
-        ordered: bool,
+        combined: bool = False,
+        ordered: bool = False,
+        carries_order: bool = False,
         orders: Sequence[tuple[pa.Field, ...]] = (),
     ) -> Operator:
         return build_operator(
@@ -125,6 +127,7 @@ class CompiledJob:
             self.epoch,
             combined=combined,
             ordered=ordered,
+            carries_order=carries_order,
             orders=orders,
             base=self.base,
             loader=self._load_value,
@@ -175,6 +178,7 @@ class CompiledJob:
             combine=getattr(settings, "combine", None),
             broadcast=isinstance(settings.partition, BroadcastPartition),
             keyed=any(operator.keys),
+            positioned=bool(getattr(operator, "hidden", ())),
             may_die=may_die,
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
@@ -194,7 +198,7 @@ class CompiledJob:
         if self.graph.vertex(edge.target).kind == "committer":
             return FILE_RECORD
         if edge.combined:
-            partial = self.bare_operator(edge.target, combined=True, ordered=False)
+            partial = self.bare_operator(edge.target, combined=True)
             assert isinstance(partial, StatefulOperator)
             assert partial.partial_schema is not None
             return partial.partial_schema
@@ -387,11 +391,12 @@ class CompiledJob:
     def _vertex_operator(self, name: str) -> StatefulOperator | SequentialOperator:
         """A new instance of a stateful vertex's operator, as its edges need it."""
         incoming = [edge for edge in self.graph.edges if edge.target == name]
-        ordered = any(edge.carries_order for edge in self.graph.edges if edge.source == name)
+        leaving = [edge for edge in self.graph.edges if edge.source == name]
         operator = self.bare_operator(
             name,
             combined=any(edge.combined for edge in incoming),
-            ordered=ordered,
+            ordered=any(edge.carries_order or edge.sequenced for edge in leaving),
+            carries_order=any(edge.carries_order for edge in leaving),
             orders=[self.order_fields(edge) for edge in sorted(incoming, key=lambda e: e.port)],
         )
         assert isinstance(operator, StatefulOperator | SequentialOperator)
@@ -404,15 +409,10 @@ class CompiledJob:
             orders[edge.port] = tuple(field.name for field in self.order_fields(edge))
         return orders
 
-    def bare_operator(
-        self,
-        name: str,
-        combined: bool,
-        ordered: bool,
-        orders: Sequence[tuple[pa.Field, ...]] = (),
-    ) -> Operator:
+    def bare_operator(self, name: str, **needs: Any) -> Operator:
+        """`needs`: as of `_build`."""
         inputs = [self.streams[each].schema for each in self.topology.operators[name].input_names]
-        return self._build(name, inputs, combined, ordered, orders)
+        return self._build(name, inputs, **needs)
 
     # --- sinks ----------------------------------------------------------------------------------
 

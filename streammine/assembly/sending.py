@@ -47,7 +47,7 @@ def _outgoing_edge(job: CompiledJob, number: int, edge: Edge, slice_id: SliceId)
         return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order, kind=kind)
     settings = job.topology.operators[edge.target]
     assert isinstance(settings, KeyedFields)
-    operator = job.bare_operator(edge.target, edge.combined, False)
+    operator = job.bare_operator(edge.target, combined=edge.combined)
     assert isinstance(operator, StatefulOperator | SequentialOperator)
     return OutgoingEdge(
         channels,
@@ -80,7 +80,7 @@ def _stage_node(job: CompiledJob, root: StageNode, stages: tuple[str, ...]) -> S
                 node = child
                 break
         else:
-            operator = job.bare_operator(name, combined=False, ordered=False)
+            operator = job.bare_operator(name)
             child = StageNode(operator)  # type: ignore[arg-type]
             node.children.append(child)
             node = child

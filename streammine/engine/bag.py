@@ -40,13 +40,6 @@ class Bag:
             self.entries.append(batch)
             self.memory.used += size
 
-    def drop(self) -> None:
-        """Nobody needs the batches."""
-        entries, self.entries = self.entries, []
-        for entry in entries:
-            if not isinstance(entry, Spilled):
-                self.memory.used -= entry.nbytes
-
     def take(self) -> Iterator[pa.RecordBatch]:
         """The batches, each once; the bag is empty afterwards."""
         entries, self.entries = self.entries, []
@@ -56,3 +49,10 @@ class Bag:
             else:
                 self.memory.used -= entry.nbytes
                 yield entry
+
+    def drop(self) -> None:
+        """Nobody wants the batches any more; those on disk are not read."""
+        self.memory.used -= sum(
+            entry.nbytes for entry in self.entries if not isinstance(entry, Spilled)
+        )
+        self.entries = []

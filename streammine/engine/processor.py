@@ -9,6 +9,7 @@ epochs, when committed state is all there is to keep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Protocol
 
 import pyarrow as pa
@@ -59,6 +60,9 @@ StateLoading = Callable[
 ]
 """Gives an operator, with the snapshot that its state is exactly that of, the state of another one; it may be
 replaced by a new operator. Raises SnapshotDamagedError."""
+
+_CHANNEL = itemgetter(1)
+"""Of (port, channel), by which what an open epoch holds is known."""
 
 
 class Processor(Protocol):
@@ -113,9 +117,11 @@ class OperatorProcessor:
         self._keeping = operator if isinstance(operator, KeepsState) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
+        # where any order is as good as another, accumulators merged by channel are the bags in that order
         self._buffers = (
             self.discipline is Discipline.STRICT
             or not operator.traits.mergeable
+            or (self.discipline.merges_bags and not operator.traits.commutative)
             or self._folding is None
         )
 
@@ -303,7 +309,7 @@ class OperatorProcessor:
                 ports[port].extend(bags[port, channel].take())
             yield from in_strict_order(ports, self.orders)
             return
-        for port, channel in sorted(bags):
+        for port, channel in sorted(bags, key=_CHANNEL):
             for batch in bags[port, channel].take():
                 yield port, batch
 

@@ -112,9 +112,10 @@ class Edge:
     `stages` are the stateless operators applied, in order, on the sending side. `combined`: the target's
     combiner runs on the sending side and the frames carry partials. `routing`: "partition" (by key),
     "broadcast", or "forward" (slice i sends to slice i modulo the target's slices only). `carries_order`:
-    frames carry the hidden order columns. `dead`: the edge takes the dead rows, not the output. `kind`:
-    where it lies as to a loop (see stamps); "plain" is outside of every loop at both ends, and one from a
-    loop to another is an "exit" of the first.
+    frames carry the hidden order columns. `sequenced`: without them, too, the rows of an epoch come in one
+    sequence on each channel, however they are cut and however often they are made. `dead`: the edge takes the
+    dead rows, not the output. `kind`: where it lies as to a loop (see stamps); "plain" is outside of every
+    loop at both ends, and one from a loop to another is an "exit" of the first.
     """
 
     source: str
@@ -126,6 +127,7 @@ class Edge:
     carries_order: bool
     dead: bool = False
     kind: EdgeKind = "plain"
+    sequenced: bool = False
 
 
 @dataclass(frozen=True)

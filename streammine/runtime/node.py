@@ -14,7 +14,6 @@ import logging
 import queue
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -47,7 +46,6 @@ from streammine.model.errors import (
     ReplacedError,
     SnapshotDamagedError,
     StalePlanError,
-    StreammineError,
 )
 from streammine.model.frames import FrameHeader
 from streammine.model.job import JobOutcome
@@ -57,6 +55,7 @@ from streammine.model.job_codec import (
     encode_outcome,
     encode_plan,
 )
+from streammine.runtime.failures import failure_text
 from streammine.runtime.hosting import HostedJob
 from streammine.runtime.measured import MeasuredProcess, counters_of
 from streammine.runtime.outbox import Outbox
@@ -68,9 +67,6 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 0.25
 LONGEST_WAIT_MILLISECONDS = 1000
-LONGEST_FAILURE = 16_384
-"""Characters of an error's text that are told to others."""
-
 COORDINATION_ATTEMPTS = 20
 """A plan or outcome that can't be written now is tried again while the session may still come back."""
 
@@ -85,14 +81,6 @@ class NodeSettings:
     folder: Path
     threads: int = 1
     verify: Callable[[bytes, bytes], bool] | None = None
-
-
-def printable(text: str) -> str:
-    """An error's text as it may travel: of bounded length, and nothing in it that UTF-8 can't say."""
-    if len(text) > LONGEST_FAILURE:
-        half = LONGEST_FAILURE // 2
-        text = f"{text[:half]} … {text[-half:]}"
-    return text.encode(errors="backslashreplace").decode()
 
 
 class Node:
@@ -346,7 +334,7 @@ class Node:
                 )
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
-                failure = self._failure(error)
+                failure = failure_text(self.settings.name, error)
                 done = machine.Deployed(effect.job, effect.version, (), failure)
             self._post(lambda: done)
 
@@ -361,7 +349,9 @@ class Node:
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
                 replica = (effect.job, effect.slice, effect.generation)
-                done = machine.Seated(*replica, BEGINNING, 0, self._failure(error))
+                done = machine.Seated(
+                    *replica, BEGINNING, 0, failure_text(self.settings.name, error)
+                )
             self._post(lambda: done)
 
         self.deployers.submit(0, task)
@@ -396,7 +386,7 @@ class Node:
                 self._handle(machine.WorkFinished(*replica, None, damaged=spoiled))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
-                failure = self._failure(error)
+                failure = failure_text(self.settings.name, error)
                 self._handle(machine.WorkFinished(*replica, None, failure))
             if self._outbox and not self._outbox.urgent and not len(self.workers):
                 self.transport.wake()
@@ -435,22 +425,11 @@ class Node:
                 done = task()
             except BaseException as error:
                 # what a user's state does while it is written, too
-                done = machine.JobBroken(job, self._failure(error))
+                done = machine.JobBroken(job, failure_text(self.settings.name, error))
             if done is not None:
                 self._handle(done)
 
         self.writers.submit(0, write)
-
-    def _failure(self, error: BaseException) -> str:
-        """An error's text for the user; our own bugs come with their traceback."""
-        if isinstance(error, StreammineError):
-            return printable(str(error))
-        if not isinstance(error, Exception):
-            where = "".join(traceback.format_tb(error.__traceback__)[-3:])
-            text = f"user code tried to end its process ({error!r}); let it raise an error\n{where}"
-            return printable(text)
-        where = "".join(traceback.format_exception(error))
-        return printable(f"internal error on node {self.settings.name}: {error!r}\n{where}")
 
     def _transmit(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:
         if threading.get_ident() == self._loop_thread:

@@ -40,7 +40,9 @@ class Monitor:
 
     def __init__(self, spec: JobSpec, settings: SimulationSettings) -> None:
         self.books: dict[Replica, ReplicaBook] = {}
-        self.contents = BagContents()
+        self.contents = BagContents(
+            {each.number for each in spec.graph.channels if spec.graph.edges[each.edge].sequenced}
+        )
         self.checkpoints: list[int] = []
         self.manifests = ManifestBook()
         self.plans: list[Plan] = []
