@@ -61,6 +61,11 @@ class HostedJob:
         group = self.placed(machine.slice_id)
         return not group or group[0].generation == machine.generation
 
+    def stands_behind(self, machine: SliceMachine) -> bool:
+        """Another replica of the slice leads, and goes on doing so."""
+        group = self.placed(machine.slice_id)
+        return not self.led_by(machine) and not any(each.leaving for each in group)
+
     def beside(self, slice_id: SliceId, mine: Placement) -> tuple[int, ...]:
         """The generations of the slice's other replicas."""
         return tuple(each.generation for each in self.linked(slice_id) if each != mine)

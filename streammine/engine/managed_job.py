@@ -189,15 +189,24 @@ class ManagedJob:
         chosen = {} if self.plan is None else self.plan.schemes
         return chosen.get(slice_id, self.graph.vertex(slice_id.vertex).scheme)
 
-    def rung_of(self, slice_id: SliceId) -> Scheme:
-        """Where they stand, so that it is what it is to be."""
-        return self.graph.rung_of(slice_id.vertex, self.scheme_of(slice_id))
+    def rung_of(self, slice_id: SliceId, node: str | None = None) -> Scheme:
+        """Where they stand, so that it is what it is to be; on a node that is crowded they do not process."""
+        scheme = self.scheme_of(slice_id)
+        if scheme.processes and self.plan is not None and node in self.plan.crowded:
+            scheme = Scheme.PASSIVE_STANDBY_HOT
+        return self.graph.rung_of(slice_id.vertex, scheme)
 
     def wanted_replicas(self, slice_id: SliceId) -> int:
         """The first one counted."""
         if not self.scheme_of(slice_id).deploys:
             return 1
         return max(2, self.graph.vertex(slice_id.vertex).replicas)
+
+    @property
+    def replicated(self) -> bool:
+        """Some slice has more than one replica."""
+        assert self.plan is not None
+        return any(len(group) > 1 for group in self.plan.placements.values())
 
     def seat_epoch(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica without links holds the state after this epoch; INFINITY where nothing is known of it."""

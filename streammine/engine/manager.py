@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from streammine.engine.crowding import Crowding
 from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import (
@@ -116,6 +117,7 @@ class ManagerMachine:
         self.now_seconds = 0.0
         self.clock_seconds: float | None = None
         self._heard: dict[Node, float] = {}
+        self._crowding = Crowding()
 
     def handle(self, stimulus: ManagerStimulus) -> list[ManagerEffect]:
         effects: list[ManagerEffect] = []
@@ -126,6 +128,7 @@ class ManagerMachine:
             case NodesChanged(nodes):
                 self.nodes = nodes
                 self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
+                self._crowding.keep({name for name, _ in nodes})
             case JobSeen():
                 self._arrived(stimulus)
             case PlanSeen(plan):
@@ -236,6 +239,8 @@ class ManagerMachine:
         if job.plan is None or plan.version >= job.plan.version:
             job.plan = plan
             job.phase = JobPhase.RUNNING if plan.phase == "run" else JobPhase.DEPLOYING
+            if not self.leading:
+                self._crowding.adopt(plan.crowded)
 
     def _stands(self, plan: Plan) -> None:
         """The coordination service holds this plan."""
@@ -267,6 +272,7 @@ class ManagerMachine:
             # it is gone, or not known to be there yet: it will say so again
             return
         self._heard[node] = self.now_seconds
+        self._crowding.heard(heartbeat.node, self.now_seconds, heartbeat.load)
         for report in heartbeat.jobs:
             if report.job in self.jobs:
                 self.jobs[report.job].heard(node, report)
@@ -408,6 +414,8 @@ class ManagerMachine:
         if there and usable and job.origins(linked) is not None:
             live = job.recovery.mode != "none"
             self._publish(job, moved_plan(job, there, usable, live), effects)
+        if self._crowding.crowded != job.plan.crowded and job.replicated:
+            self._publish(job, job.next_plan(crowded=self._crowding.crowded), effects)
         for further in (climbed_plan(job), reinforced_plan(job, self.live)):
             if further is not None:
                 self._publish(job, further, effects)

@@ -256,13 +256,15 @@ class Undeploy:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this."""
+    """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this;
+    `spare`: the replica only stands behind another one, which must not notice it."""
 
     job: int
     slice: SliceId
     generation: int
     work: tuple[stimuli.Work, ...]
     catches_up: bool = False
+    spare: bool = False
 
 
 def spoiled(effect: Perform, reason: str) -> control.DamagedSnapshot:

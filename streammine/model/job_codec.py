@@ -82,6 +82,7 @@ class _PlanDocument:
     reached: int
     began_at: float
     schemes: dict[str, Scheme]
+    crowded: tuple[str, ...]
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -100,6 +101,7 @@ def encode_plan(plan: Plan) -> bytes:
         plan.reached,
         plan.began_at,
         {str(slice_id): scheme for slice_id, scheme in plan.schemes.items()},
+        plan.crowded,
     )
     return _PLAN.dump_json(document)
 
@@ -123,6 +125,7 @@ def decode_plan(data: bytes) -> Plan:
         found.reached,
         found.began_at,
         schemes,
+        found.crowded,
     )
 
 

@@ -61,7 +61,7 @@ from streammine.runtime.measured import MeasuredProcess, counters_of
 from streammine.runtime.outbox import Outbox
 from streammine.runtime.recovery import SnapshotKeeper
 from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
-from streammine.runtime.workers import Workers
+from streammine.runtime.workers import Turn, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class Node:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             with self._lock:
                 # read under the lock, or older counters could replace a finished slice's last ones
-                load = self._measured.load(len(self.workers))
+                load = self._measured.load(self.workers)
                 counters = counters_of(self.jobs)
                 self._apply(machine.HeartbeatDue(now, time.time(), load, counters))
 
@@ -391,7 +391,8 @@ class Node:
             if self._outbox and not self._outbox.urgent and not len(self.workers):
                 self.transport.wake()
 
-        self.workers.submit(hosted.rank, task, patient=effect.catches_up)
+        turn = Turn.PATIENT if effect.catches_up else Turn.SOON
+        self.workers.submit(hosted.rank, task, Turn.SPARE if effect.spare else turn)
 
     # --- effects: snapshots ---------------------------------------------------------------------
 

@@ -183,6 +183,10 @@ class Monitor:
                 )
                 used[placement.generation] = where
 
+    def seen_crowded(self, node: str) -> bool:
+        """The newest plan leaves no time of the node's to replicas behind others."""
+        return bool(self.plans) and node in self.plans[-1].crowded
+
     def checkpoint_written(self, epoch: int) -> None:
         """The manifest of a complete checkpoint is in the store."""
         if epoch not in self.checkpoints:

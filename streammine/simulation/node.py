@@ -19,6 +19,7 @@ from streammine.assembly import (
     write_snapshot,
 )
 from streammine.engine import node_stimuli as machine
+from streammine.engine.crowding import CROWDED_SECONDS
 from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
 from streammine.engine.node_stimuli import NodeStimulus
@@ -86,6 +87,7 @@ class VirtualNode:
         self.snapshots = 0
         self.slowness = 1.0
         self.disk_slowness = 1.0
+        self.crowded = 0
         self._world = world
         self._random = Random(f"{world.seed}/node/{name}/{self.session.number}")
         skew = world.settings.clock_skew_seconds
@@ -253,7 +255,11 @@ class VirtualNode:
             for (slice_id, _), built in job.replicas.items()
         }
         now = self._world.clock.now_seconds * self._world.settings.clock_rate
-        load = {"slices": float(len(counters))}
+        load = {
+            "slices": float(len(counters)),
+            "spare_wait_seconds": 2 * CROWDED_SECONDS if self.crowded else 0.0,
+            "idle_share": 0.0 if self.crowded else 1.0,
+        }
         self._handle(machine.HeartbeatDue(now, self._system_clock_seconds(), load, counters))
         self._later(self._world.settings.heartbeat_seconds, self._heartbeat)
 
