@@ -207,7 +207,7 @@ def test_it_is_offered_no_state_that_somebody_is_still_behind(received: int) -> 
 
 
 def test_nor_one_that_somebody_who_leads_is_still_behind() -> None:
-    # source/0 may send to it what counts/0, restored from an older snapshot, lacks
+    # one that leads may have been restored from an older snapshot than the newest checkpoint names
     manager = settled()
     ask(manager, HOT)
     assert offered(manager, Reported(hot(manager, 25))) == ["a: counts/1@4 20"]
