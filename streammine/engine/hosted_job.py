@@ -120,7 +120,6 @@ class HostedJob:
             for number, other in self._ends(slice_id).items()
         }
 
-
     def only_queue(self, slice_id: SliceId) -> dict[int, tuple[int, ...]]:
         """By outgoing channel, the generations of receivers that do no work."""
         return {
@@ -131,7 +130,6 @@ class HostedJob:
             )
             for each in self.graph.outputs[slice_id]
         }
-
 
     def rewired(self, slice_id: SliceId) -> stimuli.Rewired | None:
         """What has changed at the other ends of a slice's channels since it was last told, if anything."""

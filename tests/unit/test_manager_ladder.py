@@ -297,7 +297,9 @@ def test_a_new_manager_offers_nothing_before_it_has_heard_from_all() -> None:
 def test_a_slice_moves_onto_the_seat_that_stands_ready_for_it() -> None:
     manager = settled()
     ask(manager, Scheme.DEPLOYED)
-    told(manager, heard("a", plan_of(manager).version, [report(each, frontier=25) for each in ON_A]))
+    told(
+        manager, heard("a", plan_of(manager).version, [report(each, frontier=25) for each in ON_A])
+    )
     wish = MoveAsked(1, COUNTS, "a", True)
     assert manager.refusal(wish) is None
     told(manager, wish)

@@ -1,0 +1,66 @@
+"""Whatever happens to the cluster, and however often users change the schemes, the output stays the same."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from streammine import Topology
+from streammine.engine.hosted_job import HostedJob
+from streammine.engine.output_channel import OutputChannel
+from streammine.engine.slice import SliceMachine
+from streammine.model.schemes import Scheme
+from streammine.simulation.faults import FaultKind
+from streammine.simulation.workload import Workload
+from tests.simulation import loops, workloads
+from tests.simulation.seeds import Seeds
+
+STANDING = tuple(each for each in Scheme if each.deploys)
+USERS = "scheme,crash,manager,move,drain"
+MOST_SEEDS = 12
+
+
+def standing(topology: Topology, scheme: Scheme) -> Topology:
+    return topology.model_copy(update={"replicas": 2, "scheme": scheme})
+
+
+@functools.cache
+def word_count(scheme: Scheme) -> Seeds:
+    lines = pa.table({"line": workloads.text(160)})
+    return Seeds(Workload(standing(workloads.word_count(), scheme), {"lines": lines}))
+
+
+@functools.cache
+def join(scheme: Scheme) -> Seeds:
+    inputs = workloads.orders_and_payments(100)
+    return Seeds(Workload(standing(workloads.equi_join(), scheme), inputs))
+
+
+@functools.cache
+def halving(scheme: Scheme) -> Seeds:
+    """A loop."""
+    return Seeds(Workload(standing(loops.halving(), scheme), {"numbers": loops.numbers()}))
+
+
+@pytest.mark.parametrize("scheme", STANDING)
+@pytest.mark.parametrize("seeds", [word_count, join, halving])
+@pytest.mark.parametrize("kinds", ["all", USERS])
+def test_seeds(seeds: Callable[[Scheme], Seeds], kinds: str, scheme: Scheme) -> None:
+    done = seeds(scheme).run(kinds, range(2))
+    assert sum(sum(each.faults.values()) for each in done) >= 2
+
+
+def test_schemes_do_change() -> None:
+    done = [trial for each in STANDING for trial in word_count(each).run(USERS, range(2))]
+    assert sum(trial.faults[FaultKind.SCHEME] for trial in done) >= 5
+
+
+def test_the_scheme_changes_no_byte() -> None:
+    plain = Seeds(
+        Workload(workloads.word_count(), {"lines": pa.table({"line": workloads.text(160)})})
+    )
+    digests = {word_count(each).trials("all").digest for each in STANDING}
+    assert digests == {plain.trials("all").digest}
