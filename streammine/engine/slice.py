@@ -154,7 +154,7 @@ class SliceMachine(LinkedReplica):
 
     @property
     def retained_after(self) -> int:
-        """Every epoch above it can be sent again on all channels, once state that is being taken in is held."""
+        """Every epoch above it can be sent again on all channels, once what is taken in is held."""
         kept = (each.retained_after for each in self.outputs.values())
         return max(kept, default=BEGINNING) if self.taking == BEGINNING else self.taking
 

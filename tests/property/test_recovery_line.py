@@ -90,6 +90,19 @@ def test_a_second_replica_of_a_living_producer_serves_its_other_consumers_too() 
     assert recovery_line(graph, standings) == line(a=5, b=10)
 
 
+def promoted(held_after: int, *snapshots: int) -> LineStanding:
+    """A replica that stood by with that state is the first now."""
+    return LineStanding(True, 25, held_after, snapshots, held_after)
+
+
+def test_one_that_was_promoted_is_rebuilt_where_its_state_is_ahead_of_a_living_consumer() -> None:
+    # B holds the state after 20 and makes 21 and what follows; C lacks epochs from 18, or 20, or 21 on
+    assert chain(a=living(30, 10), b=promoted(20, 10, 20), c=living(18)) == line(b=10)
+    assert chain(a=living(30, 10), b=promoted(20, 10, 20), c=living(20)) == line(b=10)
+    assert chain(a=living(30, 10), b=promoted(20, 10, 20), c=living(21)) == {}
+    assert chain(a=living(30, 10), b=promoted(BEGINNING, 10), c=living(BEGINNING)) == {}
+
+
 def test_a_loop_falls_back_together() -> None:
     graph = graph_of({"a": 1, "b": 1}, [("a", "b"), ("b", "a")])
     standings = {SliceId("a", 0): lost(10, 20), SliceId("b", 0): lost(10, 15)}

@@ -9,9 +9,6 @@ import pyarrow as pa
 import pytest
 
 from streammine import Topology
-from streammine.engine.hosted_job import HostedJob
-from streammine.engine.output_channel import OutputChannel
-from streammine.engine.slice import SliceMachine
 from streammine.model.schemes import Scheme
 from streammine.simulation.faults import FaultKind
 from streammine.simulation.workload import Workload

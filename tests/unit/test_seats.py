@@ -253,6 +253,25 @@ def test_a_replica_that_has_worked_takes_state_in_and_goes_on_behind_it() -> Non
     assert output.body.column("mixed").to_pylist() == [expected(5)]
 
 
+def test_what_was_gathered_of_epochs_that_the_state_covers_is_given_back() -> None:
+    house = House()
+    topology = (
+        Topology(name="counted", epoch={"count": 5})
+        .source("rows", files="rows.parquet", prepare="none")
+        .operator(
+            "chain", input="rows", key="key", aggregate={"rows": "count()"}, combine=False, slices=1
+        )
+        .sink("result", input="chain", format="console")
+    )
+    house.compiled = CompiledJob(topology, {"rows": SCHEMA}, ".", lambda name: Prepared)
+    (state,) = house.snapshots(4)
+    built = house.built(generation=2)
+    performed(built, *(epoch_of(each)[0] for each in (3, 5)))
+    performed(built, TakeState(state))
+    assert isinstance(built.processor, OperatorProcessor)
+    assert set(built.processor._accumulators) == {5}
+
+
 def test_once_it_works_it_holds_no_snapshot_s_state_any_more() -> None:
     house = House()
     first, second = house.snapshots(2, 4)

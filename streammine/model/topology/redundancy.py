@@ -42,7 +42,7 @@ def _stands_by(replicas: int | None, scheme: Scheme | None, topology: Topology) 
 
 
 def without_state(scheme: Scheme | None, mode: SnapshotMode) -> str | None:
-    """What is wrong with a scheme whose replicas stand by with the state of a checkpoint, where none is made."""
+    """What is wrong with a scheme whose replicas hold the state of a checkpoint, where none is made."""
     if mode != "none" or scheme is None or not scheme.holds_state or scheme.processes:
         return None
     return (
