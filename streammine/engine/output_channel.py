@@ -31,6 +31,7 @@ Invariants (checked by the simulation after every step)
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from streammine.engine.kept import Kept
@@ -187,7 +188,7 @@ class OutputChannel:
         """Output waits for credit on every link, and on none of them for that of its own receiver."""
         if self.silent:
             return self._unsent_bytes > self.budget and self.ended >= self.credited
-        links = self.links.values()
+        links: Collection[Link] = self.links.values()
         if self.queueing:
             links = [link for link in links if link.generation not in self.queueing] or links
         if not links:
