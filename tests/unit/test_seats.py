@@ -248,6 +248,8 @@ def test_a_replica_that_has_worked_takes_state_in_and_goes_on_behind_it() -> Non
     done = performed(built, TakeState(state))
     assert done.taken is not None
     assert (done.taken.epoch, done.closed, done.outputs) == (4, (), ())
+    assert isinstance(built.processor, OperatorProcessor)
+    assert set(built.processor._bags) == {5}
     (output,) = performed(built, CloseEpoch(5, 5)).outputs
     assert isinstance(output.body, pa.RecordBatch)
     assert output.body.column("mixed").to_pylist() == [expected(5)]
