@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from streammine.engine.ladder import promoted
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import (
     DrainAsked,
@@ -23,6 +24,7 @@ from streammine.engine.node_stimuli import CheckpointsFound
 from streammine.model.control import DamagedSnapshot, Heartbeat, SeatReport, SliceReport
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
+from streammine.model.job import Placement
 from streammine.model.schemes import Scheme
 from tests.unit.managing import ON_A, ON_B, checkpoint, checkpointed, plan_of, told
 from tests.unit.small_job import record, report, told_by
@@ -250,6 +252,24 @@ def test_of_those_who_are_left_the_one_that_stands_highest_is_promoted() -> None
     told(manager, Reported(hot(manager, 25)))
     told(manager, NodesChanged((A,)))
     assert group(manager)[0] == "a 4 active-replication from 20"
+
+
+def test_who_stands_higher_or_else_has_come_further_is_the_first_to_be_promoted() -> None:
+    manager = settled("a", "b", "c")
+    lower, higher = Placement("a", 4, 1, rung=HOT), Placement("c", 5, 3, rung=Scheme.ACTIVE_STANDBY)
+    seat, further = Placement("d", 6, 4, rung=Scheme.DEPLOYED), replace(lower, node="c", member=3)
+    for node, frontier in (("a", 21), ("c", 24)):
+        standby = report("counts/1", 4, frontier, rung=HOT)
+        told(manager, Reported(told_by(node, 2, [standby])))
+    job = manager.jobs[1]
+
+    def first(*group: Placement) -> Placement:
+        return promoted(job, COUNTS, group)[0]
+
+    leads = replace(higher, rung=Scheme.ACTIVE_REPLICATION)
+    assert first(lower, higher, seat) == first(seat, higher, lower) == leads
+    assert first(lower, further) == replace(further, rung=Scheme.ACTIVE_REPLICATION)
+    assert promoted(job, COUNTS, (seat,)) == (seat,), "nobody is linked: it is rebuilt"
 
 
 def test_where_an_operator_stands_ready_the_slice_is_rebuilt() -> None:

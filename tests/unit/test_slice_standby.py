@@ -397,6 +397,28 @@ def test_the_input_is_over_and_it_is_promoted() -> None:
     )
 
 
+def test_an_active_standby_that_has_finished_says_so_once_it_is_promoted() -> None:
+    check(
+        standing("active-standby"),
+        """
+        > 0.0 data 1, the last
+          credit on 0 for 1
+          run accumulate 1 from 0, close 1
+        > done out 8:1 closed 1
+          credit on 0 for 2
+        > 0.1 end inf after 1
+          credit on 0 for inf
+          run finish in 2
+        > done finished
+          finished
+        > stands active-replication
+          send 8.0 end 0
+          send 8.1 data 1, the last
+          send 8.2 end inf
+        """,
+    )
+
+
 # --- what is forgotten leaves the disk ------------------------------------------------------------
 
 
