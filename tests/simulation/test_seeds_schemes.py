@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from streammine import Topology
+from streammine.assembly import compiled
+from streammine.engine.output_channel import OutputChannel
 from streammine.model.schemes import Scheme
 from streammine.simulation.faults import FaultKind
 from streammine.simulation.workload import Workload
@@ -42,6 +44,17 @@ def halving(scheme: Scheme) -> Seeds:
     return Seeds(Workload(standing(loops.halving(), scheme), {"numbers": loops.numbers()}))
 
 
+def chained(scheme: Scheme) -> Workload:
+    """An operator with state that outlives its epoch."""
+    topology = (
+        Topology(name="chained", epoch={"count": 8})
+        .source("rows", files="rows.parquet", prepare="none")
+        .operator("chain", input="rows", key="key", operator=workloads.Chain, discipline="merge")
+        .sink("result", input="chain", format="console")
+    )
+    return Workload(standing(topology, scheme), {"rows": workloads.keyed_values(160)})
+
+
 @pytest.mark.parametrize("scheme", STANDING)
 @pytest.mark.parametrize("seeds", [word_count, join, halving])
 @pytest.mark.parametrize("kinds", ["all", USERS])
@@ -61,3 +74,30 @@ def test_the_scheme_changes_no_byte() -> None:
     )
     digests = {word_count(each).trials("all").digest for each in STANDING}
     assert digests == {plain.trials("all").digest}
+
+
+# --- broken on purpose ------------------------------------------------------------------------
+
+
+def noticed(seeds: Seeds, kinds: str = "crash,move") -> bool:
+    trials = seeds.trials(kinds)
+    return any(trials.run(seed).problem for seed in range(MOST_SEEDS))
+
+
+@pytest.mark.parametrize("scheme", [Scheme.PASSIVE_STANDBY_HOT, Scheme.ACTIVE_STANDBY])
+def test_a_promotion_after_which_nobody_speaks(
+    scheme: Scheme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = word_count(scheme)
+    seeds.trials("crash,move")
+    monkeypatch.setattr(OutputChannel, "speak", lambda self: None)
+    assert noticed(seeds)
+
+
+def test_a_seat_whose_state_is_taken_for_that_of_the_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds = Seeds(chained(Scheme.PASSIVE_STANDBY_COLD))
+    seeds.trials("crash,move")
+    monkeypatch.setattr(compiled, "taken_from", lambda seat, vertex, restore: True)
+    assert noticed(seeds)

@@ -112,3 +112,16 @@ def test_in_any_order_of_arrival_epochs_are_closed_once_and_ascending(seed: int)
             closed.append(epoch)
             frontier.closed(epoch, due=None)
     assert closed == sorted(epoch for epoch in touched if epoch < min(open_epochs))
+
+
+def test_state_that_is_taken_in_puts_epochs_behind_and_says_what_is_due() -> None:
+    frontier = Frontier()
+    for epoch in (2, 4, 7):
+        frontier.touch(epoch)
+    frontier.advance([6])
+    frontier.skip(4, 5)
+    assert (frontier.complete_below, frontier.waiting(), frontier.backlog) == (6, 5, 0)
+    frontier.closed(5, None)
+    assert frontier.waiting() == 7
+    frontier.skip(9, None)
+    assert (frontier.complete_below, frontier.waiting()) == (10, None)
