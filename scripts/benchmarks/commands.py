@@ -16,6 +16,7 @@ from benchmarks.ordering import ordering
 from benchmarks.programs import PROGRAMS
 from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
+from benchmarks.schemes import schemes
 from benchmarks.snapshots import snapshots
 from benchmarks.stalled import stalled
 from benchmarks.workloads import WORKLOADS, InputKind
@@ -110,6 +111,7 @@ for _command in (
     snapshots,
     recovery,
     migration,
+    schemes,
     stalled,
 ):
     benchmarks.add_command(_command)
