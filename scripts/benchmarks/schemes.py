@@ -27,7 +27,7 @@ from benchmarks.pictures import keep_results, say_results
 from benchmarks.report import print_json, print_table
 from streammine.model.schemes import Scheme
 
-PLUGS_PER_MEGABYTE = 8_000
+PLUGS_PER_MEGABYTE = 12_000
 EPOCH_SECONDS = 0.1
 SETTLING_SECONDS = 3.0
 """From when all plugs are known until what it costs is measured: a checkpoint holds them all, and who stands
