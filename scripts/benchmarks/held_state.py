@@ -26,7 +26,8 @@ PULSE = "pulse"
 class HeldState:
     """`events` readings of `plugs` plugs, which tell one after the other, `epoch_events` in an epoch.
 
-    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints.
+    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints, `replicas` those of
+    every slice.
     """
 
     plugs: int
@@ -37,6 +38,7 @@ class HeldState:
     interval_seconds: float = 1.0
     rate: int | None = None
     slices: int = 2
+    replicas: int = 1
 
     @property
     def epoch_seconds(self) -> float:
@@ -48,7 +50,10 @@ class HeldState:
         """Sinks lie in `output`: "result", and "pulse" where the source is paced."""
         seconds = -(-self.events // self.epoch_events)
         topology = Topology(
-            name="held-state", epoch={"time": "1s", "column": "ts"}, snapshot=self._snapshot()
+            name="held-state",
+            epoch={"time": "1s", "column": "ts"},
+            snapshot=self._snapshot(),
+            replicas=self.replicas,
         ).source(
             "readings",
             generator="readings",

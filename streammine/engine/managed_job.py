@@ -171,9 +171,25 @@ class ManagedJob:
                     "phase": report.phase,
                     "frontier": report.frontier,
                     "counters": dict(report.counters),
+                    "replicas": [self._told_of(slice_id, each) for each in self._group(slice_id)],
                 }
                 for slice_id, placement, report in told
             },
+        }
+
+    def _group(self, slice_id: SliceId) -> tuple[Placement, ...]:
+        assert self.plan is not None
+        return self.plan.placements[slice_id]
+
+    def _told_of(self, slice_id: SliceId, placement: Placement) -> dict[str, object]:
+        """A replica, as far as it is there already."""
+        report = self.report_of(slice_id, placement)
+        return {
+            "node": placement.node,
+            "generation": placement.generation,
+            "leads": placement == self._group(slice_id)[0],
+            "phase": "deploying" if report is None else report.phase,
+            "frontier": BEGINNING if report is None else report.frontier,
         }
 
     # --- plans ----------------------------------------------------------------------------------

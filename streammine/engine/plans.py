@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streammine.engine.managed_job import ManagedJob
-from streammine.engine.placement import Node, place, place_again
+from streammine.engine.placement import Node, one_of_each_name, place, place_again
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement, Plan
@@ -18,7 +18,7 @@ from streammine.model.job import Placement, Plan
 
 def first_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan:
     """Everything placed anew; restored where the job is resumed."""
-    chosen = place(job.graph, nodes[: job.nodes])
+    chosen = place(job.graph, one_of_each_name(nodes)[: job.nodes])
     generation = job.recovery.first_generation
     placements = {
         slice_id: tuple(
@@ -34,7 +34,7 @@ def moved_plan(
     job: ManagedJob, leaving: Mapping[SliceId, Placement], nodes: Sequence[Node], live: bool
 ) -> Plan:
     """Another replica on a node of `nodes` for each that is to leave; that one goes at once unless
-    `live`. One whose slice stands on all of `nodes` goes without another, unless it is the last."""
+    `live`. One whose slice stands on all of `nodes` leaves it to the others, unless it is the last."""
     assert job.plan is not None
     placements = dict(job.plan.placements)
     staying = {
@@ -46,13 +46,14 @@ def moved_plan(
     assert origins is not None, "whoever moves a slice asks first whether it can be moved"
     places = place_again(leaving, staying, nodes)
     for slice_id, old in leaving.items():
-        if slice_id not in places:
-            placements[slice_id] = staying[slice_id] or placements[slice_id]
-            continue
-        new = Placement(places[slice_id][0], generation, places[slice_id][1], origins[slice_id])
+        new: tuple[Placement, ...] = ()
+        if slice_id in places:
+            name, member = places[slice_id]
+            new = (Placement(name, generation, member, origins[slice_id]),)
         going = replace(old, leaving=True)
         group = tuple(going if each == old else each for each in placements[slice_id])
-        placements[slice_id] = (*(group if live else staying[slice_id]), new)
+        if new or staying[slice_id]:
+            placements[slice_id] = (*(group if live else staying[slice_id]), *new)
     return job.next_plan(placements=placements)
 
 
@@ -82,7 +83,8 @@ def arrived_plan(job: ManagedJob) -> Plan | None:
 def _without_leaving(
     job: ManagedJob, slice_id: SliceId, group: tuple[Placement, ...]
 ) -> tuple[Placement, ...]:
-    new = job.report_of(slice_id, group[-1])
+    staying = [each for each in group if not each.leaving]
+    new = job.report_of(slice_id, staying[-1])
     return tuple(
         each
         for each in group

@@ -167,15 +167,22 @@ class Client:
         return self._end_of(job, "asked for a savepoint", timeout_seconds)
 
     def move(self, job: int, slice_name: str, node: str, mode: str, timeout_seconds: float) -> None:
-        """Have the manager move a slice ("vertex/index"), and wait until it runs on that node alone.
+        """Have the manager move a slice ("vertex/index"), and wait until it runs there and one place less;
+        of several replicas it is the one that leads that moves.
 
         Raises ClusterError when that can't be, the job ends, or it takes too long.
         """
         self._require_running(job)
+        before = self.nodes_of(job).get(slice_name, set())
         self._ask(control.MoveRequest(job, slice_name, node, mode))
+
+        def moved() -> bool:
+            now = self.nodes_of(job).get(slice_name, set())
+            return node in now and not before <= now
+
         self.wait_for(
-            lambda: self.nodes_of(job).get(slice_name) == {node},
-            f"{slice_name} does not run on {node} alone",
+            moved,
+            f"{slice_name} has not moved to {node}",
             timeout_seconds,
             job,
         )
