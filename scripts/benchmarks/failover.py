@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,8 @@ def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int
         job = cluster.submit(held.topology(output))
         began = cluster.began(job)
         first = began + WARM_SECONDS
-        name = list(cluster.local.processes)[victim]
+        # in the order in which they joined: the first one is the manager
+        name = cluster.client.members[victim].name
         was = ", ".join(_roles(cluster, job, name)) or "leads nothing"
         wait_until(first + WATCHED_SECONDS)
         process = cluster.local.processes[name].pid
@@ -249,9 +251,7 @@ def _draw(figure: Any, lost: list[Lost]) -> None:
     axes = figure.subplots()
     for each in lost:
         around = [at for at in each.commits if abs(at) < WATCHED_SECONDS]
-        gaps = [
-            (late, (late - early) * 1000) for early, late in zip(around, around[1:], strict=False)
-        ]
+        gaps = [(late, (late - early) * 1000) for early, late in pairwise(around)]
         axes.plot(*zip(*gaps, strict=True), linewidth=0.8, label=_said(each))
     axes.axvline(0.0, color="black", linestyle=":")
     axes.set_xlabel("seconds after the fault")

@@ -26,8 +26,8 @@ PULSE = "pulse"
 class HeldState:
     """`events` readings of `plugs` plugs, which tell one after the other, `epoch_events` in an epoch.
 
-    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints, `replicas` those of
-    every slice.
+    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints. Every slice has
+    `replicas`.
     """
 
     plugs: int

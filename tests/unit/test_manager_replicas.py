@@ -1,7 +1,7 @@
 """The manager of a job whose slices have replicas: first places, losses, drains and moves.
 
-A slice is drawn as the nodes of its replicas, the one that leads first; ``b:4<20`` is a replica of generation 4
-that is built from the snapshot of epoch 20, and ``(b)`` one that is to leave.
+A slice is drawn as the nodes of its replicas, the one that leads first; ``b:4<20`` is a replica of generation
+4 that is built from the snapshot of epoch 20, and ``(b)`` one that is to leave.
 """
 
 from __future__ import annotations

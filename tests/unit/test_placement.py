@@ -1,4 +1,4 @@
-"""Where slices and their replicas are placed, drawn as one text per slice: its nodes, the one that leads first."""
+"""Where slices and their replicas are placed; a slice is drawn as its nodes, the one that leads first."""
 
 from __future__ import annotations
 
