@@ -265,6 +265,9 @@ def test_a_lost_tail_is_asked_for_when_the_sender_announces_it() -> None:
         > 0 announced 1
         > 0 announced 3
         > 0 announced 3
+        > beat
+        > beat
+        > 0 announced 3
           ask 0 for frames from 1
         > 0.1 data 1
         > 0.2 end 1
