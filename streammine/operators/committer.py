@@ -86,9 +86,19 @@ class CommitOperator:
         self._started = False
         self._groups: dict[int, _Group] = {}
         self._expected: int | None = None
+        self._read_ahead: dict[str, Manifest] = {}
 
     def prepare(self) -> None:
-        """Nothing to load."""
+        """Read what is committed already while nobody waits for it: of a long run it is much."""
+        try:
+            names = self._store.list("")
+            newest = highest_seal(names)
+            found = None if newest is None else decode_seal(newest, self._store.get(newest))
+            if found is not None and found.run == self._seal.run:
+                committed_chain(names, found, self._read)
+        except OutputError:
+            # whether it matters shows at the start
+            return
 
     def combiner(self) -> Combiner:
         raise AssertionError("a committer has no combiner")
@@ -128,6 +138,7 @@ class CommitOperator:
             if run is not None and run < seal.run:
                 self._store.delete(name)
         self._started = True
+        self._read_ahead.clear()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
@@ -206,11 +217,7 @@ class CommitOperator:
 
     def _continue(self, found: Seal, names: list[str]) -> None:
         """Go on from the last manifest of this run's previous committer."""
-
-        def read(name: str) -> Manifest:
-            return decode_manifest(name, self._store.get(name))
-
-        chain = committed_chain(names, found, read)
+        chain = committed_chain(names, found, self._read)
         if not chain:
             return
         self._tip = chain[-1]
@@ -218,6 +225,12 @@ class CommitOperator:
         self.last_epoch = self._tip.last_epoch
         self.rows_committed = sum(manifest.rows for manifest in chain)
         self.finished = self._tip.finished
+
+    def _read(self, name: str) -> Manifest:
+        """A manifest, which never changes once it is there."""
+        if name not in self._read_ahead:
+            self._read_ahead[name] = decode_manifest(name, self._store.get(name))
+        return self._read_ahead[name]
 
     def _take(self, record: dict[str, Any]) -> None:
         """Note a file. Those of committed groups are known already."""
