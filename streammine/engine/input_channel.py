@@ -32,7 +32,6 @@ from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import FrameHeader
 
-
 PATIENCE = 2
 LONGEST_PATIENCE = 16
 """Beats without a frame until a tail that was announced counts as lost, at first and at most."""

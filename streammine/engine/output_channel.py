@@ -36,7 +36,6 @@ from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, FrameHeader, FrameKind
 
-
 REPLAYED_FRAMES = 64
 
 
@@ -257,7 +256,7 @@ class OutputChannel:
                     link.cursor += 1
                     continue
                 link.base = link.cursor
-            if entry.nbytes > 0 and entry.epoch > link.frontier and self._full(link, entry):
+            if entry.nbytes > 0 and entry.epoch > link.frontier and self.full(link, entry):
                 awaited = awaited or self._awaited_frames(link)
                 if not awaited:
                     break
@@ -267,7 +266,7 @@ class OutputChannel:
             link.cursor += 1
         self._passed(link.cursor)
 
-    def _full(self, link: Link, entry: Entry) -> bool:
+    def full(self, link: Link, entry: Entry) -> bool:
         """As much of later epochs is on its way to the receiver as may be."""
         if not link.later_frames:
             return False

@@ -1,4 +1,4 @@
-"""Replicas of which another one leads: they freeze nothing and pass barriers on, until they lead themselves."""
+"""Replicas of which another one leads: they freeze nothing and pass barriers on, until they lead."""
 
 from __future__ import annotations
 
