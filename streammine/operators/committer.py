@@ -91,9 +91,7 @@ class CommitOperator:
     def prepare(self) -> None:
         """Read what is committed already while nobody waits for it: of a long run it is much."""
         try:
-            names = self._store.list("")
-            newest = highest_seal(names)
-            found = None if newest is None else decode_seal(newest, self._store.get(newest))
+            found, names = self._newest_seal()
             if found is not None and found.run == self._seal.run:
                 committed_chain(names, found, self._read)
         except OutputError:
@@ -111,10 +109,9 @@ class CommitOperator:
         """Write the seal, and remove what earlier runs left. Does nothing when called again."""
         if self._started:
             return
-        seal, names = self._seal, self._store.list("")
-        newest = highest_seal(names)
-        if newest is not None:
-            found = decode_seal(newest, self._store.get(newest))
+        seal = self._seal
+        found, names = self._newest_seal()
+        if found is not None:
             newer = (found.run, found.generation) >= (seal.run, seal.generation)
             if newer and not (found.run == seal.run and seal.generation in found.beside):
                 replaced = found.run == seal.run and found.generation > seal.generation
@@ -210,6 +207,25 @@ class CommitOperator:
             for batch in batches:
                 for record in batch.to_pylist():
                     self._take(record)
+
+    def _newest_seal(self) -> tuple[Seal | None, list[str]]:
+        """The seal that counts now, and all names in the folder.
+
+        A replica beside this one may have removed what an earlier run left, after it was listed: it has
+        written a higher seal before.
+        """
+        listed = None
+        while True:
+            names = self._store.list("")
+            newest = highest_seal(names)
+            if newest is None:
+                return None, names
+            try:
+                return decode_seal(newest, self._store.get(newest)), names
+            except OutputError:
+                if newest == listed:
+                    raise
+                listed = newest
 
     def _is_at(self, epoch: int) -> bool:
         """Whether the chain reaches as far as an epoch."""

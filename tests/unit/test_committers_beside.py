@@ -202,3 +202,49 @@ def test_a_seal_tells_who_is_beside() -> None:
     assert seal.beside == (2, 3)
     assert decode_seal(name, encode_seal(seal)) == seal
     assert isinstance(seal, Seal)
+
+
+def test_a_seal_that_another_one_removed_since_it_was_listed_is_no_damage() -> None:
+    #   g2: lists seal of run 1 .......................... reads it
+    #   g1:                       writes seal of run 2, removes run 1
+    class Interrupted(MemoryStore):
+        def get(self, name: str) -> pa.Buffer:
+            if waiting and name.startswith("seals/000001"):
+                waiting.pop().epoch(0, rows(5))
+            if name not in self.blobs:
+                raise OutputError(f"can't read {name}: No such file or directory")
+            return super().get(name)
+
+    store, waiting = Interrupted(), list[Sink]()
+    replica(store, 1, run=1).epoch(0, rows(0))
+    first, second = replica(store, 1, 2, run=2), replica(store, 2, 1, run=2)
+    waiting.append(first)
+    second.epoch(0, rows(5))
+    second.epoch(1, rows(6))
+    assert visible(store) == [5, 6]
+
+
+def test_a_seal_that_can_not_be_read_is_damage() -> None:
+    store = MemoryStore()
+    replica(store, 1).epoch(0, rows(0))
+    store.blobs["seals/000001-000001.json"] = b"{}"
+    with pytest.raises(OutputError, match="is damaged"):
+        replica(store, 2, 1).epoch(0, rows(0))
+
+
+def test_what_is_committed_is_read_before_it_is_waited_for() -> None:
+    store = MemoryStore()
+    first = replica(store, 1, 2)
+    for epoch in range(5):
+        first.epoch(epoch, rows(epoch))
+    second = replica(store, 2, 1)
+    second.committer.prepare()
+    first.epoch(5, rows(5))
+    read: list[str] = []
+    get = store.get
+    store.get = lambda name: (read.append(name), get(name))[1]  # type: ignore[method-assign]
+    second.epoch(6, rows(6))
+    assert [name for name in read if name.startswith("manifests/")] == [
+        "manifests/000001-000001-0000000005.json"
+    ]
+    assert visible(store) == list(range(7))
