@@ -166,10 +166,11 @@ def test_all_replicas_of_a_slice_that_are_lost_are_made_up_for_one_after_the_oth
     assert set(job.drawn().values()) == {"c:4<20 d:5<20", "c d:5<20"}
 
 
-def test_no_generation_is_ever_used_twice() -> None:
-    job = Managed("abc", replicas=2)
+@pytest.mark.parametrize("replicas", [2, 3, 5])
+def test_no_generation_is_ever_used_twice(replicas: int) -> None:
+    job = Managed("abcde", replicas)
     used = generations(job.plan)
-    for nodes in ("ac", "acd", "cd", "d", "de", "aed", "ae", "aefg", "g"):
+    for nodes in ("acde", "acd", "cd", "d", "de", "aed", "ae", "aefg", "g"):
         before = generations(job.plan)
         job.live(nodes)
         job.hear()
