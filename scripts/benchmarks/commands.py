@@ -9,6 +9,7 @@ import click
 from benchmarks import options
 from benchmarks.comparison import Plan, measure
 from benchmarks.digests import digests
+from benchmarks.failover import failover
 from benchmarks.latency import latency
 from benchmarks.memory import memory
 from benchmarks.migration import migration
@@ -110,6 +111,7 @@ for _command in (
     digests,
     snapshots,
     recovery,
+    failover,
     migration,
     schemes,
     stalled,

@@ -27,8 +27,8 @@ PULSE = "pulse"
 class HeldState:
     """`events` readings of `plugs` plugs, which tell one after the other, `epoch_events` in an epoch.
 
-    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints. `scheme` is that
-    of all slices.
+    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints. Every slice has
+    `replicas`, under `scheme`; None: one, or what follows from the other.
     """
 
     plugs: int
@@ -39,7 +39,8 @@ class HeldState:
     interval_seconds: float = 1.0
     rate: int | None = None
     slices: int = 2
-    scheme: Scheme = Scheme.PASSIVE_REPLICATION
+    replicas: int | None = None
+    scheme: Scheme | None = None
 
     @property
     def epoch_seconds(self) -> float:
@@ -54,6 +55,7 @@ class HeldState:
             name="held-state",
             epoch={"time": "1s", "column": "ts"},
             snapshot=self._snapshot(),
+            replicas=self.replicas,
             scheme=self.scheme,
         ).source(
             "readings",

@@ -66,6 +66,7 @@ class SlicePlayer:
     0 announced 3                 the sender's next frame has number 3
     0 comes from 1 2              the sender's living generations, as the plan has them
     8 goes to 1 2                 the receiver's
+    leads, leads not              the slice's replica whose snapshots count is this one, or another
     directed 7                    checkpoint 7 is in the making; ``over``: not any more; ``retain 3``
     written 7, written not        a snapshot is durable, or could not be written
     done …                        work is done; ``closed 5``, ``due 7``, ``open 5``, ``last 5``, ``over``,
@@ -89,6 +90,10 @@ class SlicePlayer:
                 return stimuli.Woken()
             case ["beat"]:
                 return stimuli.Beat()
+            case ["leads"]:
+                return stimuli.Led(True)
+            case ["leads", "not"]:
+                return stimuli.Led(False)
             case ["done", *what]:
                 return stimuli.WorkDone(_result(what))
             case ["directed", *what]:
