@@ -7,6 +7,7 @@ from streammine.assembly.environment import BuiltSlice, Environment
 from streammine.engine.node_stimuli import NewReplica, Seated, Sit
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import TakeState
+from streammine.model.control import DamagedSnapshot
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
@@ -19,7 +20,7 @@ class Seats:
         self._taken: dict[SliceId, BuiltSlice] = {}
 
     def sit(self, compiled: CompiledJob, wish: Sit, environment: Environment) -> Seated:
-        """Do as wished. A snapshot that can't be read leaves an operator without state."""
+        """Do as wished. A snapshot that can't be read leaves nothing."""
         restore = wish.restore
         try:
             built = self._taken.get(wish.slice)
@@ -29,9 +30,14 @@ class Seats:
                 built.prepare()
             elif restore is not None and isinstance(built.processor, OperatorProcessor):
                 built.processor.perform((TakeState(restore),), 0.0)
-        except SnapshotDamagedError:
+        except SnapshotDamagedError as error:
             self.leave(wish.slice)
-            return Seated(wish.job, wish.slice, wish.generation, BEGINNING, 0)
+            assert restore is not None
+            assert restore.record is not None
+            damaged = DamagedSnapshot(
+                str(wish.slice), wish.generation, restore.record.name, str(error)
+            )
+            return Seated(wish.job, wish.slice, wish.generation, BEGINNING, 0, damaged=damaged)
         epoch = BEGINNING if restore is None else restore.epoch
         processor = built.processor
         nbytes = processor.operator.state_nbytes if isinstance(processor, OperatorProcessor) else 0

@@ -114,7 +114,7 @@ def _lacks_state(job: ManagedJob, slice_id: SliceId, placement: Placement, epoch
     if not rung.queues:
         return job.seat_epoch(slice_id, placement) < epoch
     report = job.report_of(slice_id, placement)
-    return report is not None and report.retained_after < epoch <= job.lowest_needed()
+    return report is not None and report.retained_after < epoch and job.all_received(epoch)
 
 
 def promoted(

@@ -77,6 +77,8 @@ class LinkedReplica:
         effects: list[Effect] = []
         for number, receivers in stimulus.receivers.items():
             self.outputs[number].keep_links(receivers)
+        for number, receivers in stimulus.queueing.items():
+            self.outputs[number].queueing = receivers
         for number, senders in stimulus.senders.items():
             channel = self.inputs[number]
             self._discard(channel, channel.keep_feeds(senders))

@@ -293,8 +293,8 @@ class ManagedJob:
                 lacks.append(report.received)
                 # what it was told to forget may be gone before it says so
                 offered = self.offered.get((slice_id, each.generation), BEGINNING)
-                told = offered if not each.rung.processes else BEGINNING
-                retained.append(max(report.retained_after, self.retain_after, told))
+                taken = BEGINNING if Scheme(report.rung).processes else offered
+                retained.append(max(report.retained_after, self.retain_after, taken))
             else:
                 # it is being built: it stands where it will begin
                 epoch = BEGINNING if each.restore is None else each.restore.epoch
@@ -354,6 +354,16 @@ class ManagedJob:
             if each.rung.queues and (each is not group[0] or self.report_of(slice_id, each) is None)
         ]
         return min(epochs, default=INFINITY)
+
+    def all_received(self, epoch: int) -> bool:
+        """Nobody will ask for that epoch, or for one before it, once more."""
+        assert self.plan is not None
+        return all(
+            self._stands_after(slice_id, each) >= epoch
+            for slice_id, group in self.plan.placements.items()
+            for each in group
+            if each.rung.queues
+        )
 
     def _stands_after(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica has every epoch up to this one behind it."""

@@ -201,7 +201,7 @@ class ManagerMachine:
             return f"there is no node {wish.node!r}"
         if any(each.leaving for each in group):
             return f"{wish.slice} is on its way to {newest(group).node} already"
-        if wish.node in {each.node for each in group}:
+        if wish.node in {each.node for each in group if each.rung.queues}:
             return f"{wish.slice} is on {wish.node} already"
         if not job.known:
             return f"a new manager is still learning where job {wish.job} stands; ask again"

@@ -77,7 +77,8 @@ class Deployed:
 @dataclass(frozen=True, slots=True)
 class Seated:
     """What came of a `Sit`: the operator is there, with the state after `epoch`, BEGINNING for none.
-    `failure`: an error that every replica of the slice would meet."""
+    `failure`: an error that every replica of the slice would meet; `damaged`: a snapshot that could not be read,
+    and nothing is there now."""
 
     job: int
     slice: SliceId
@@ -85,6 +86,7 @@ class Seated:
     epoch: int
     state_bytes: int
     failure: str | None = None
+    damaged: control.DamagedSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ House rules
   epoch. What the receiver waits for takes them along, budget or not, because a link is a FIFO.
 * The log is pruned by `prune` alone where checkpoints are made, else as soon as no link needs it.
 * With several links the fastest one sets the pace; a slower one reads the log. Without any, at most
-  `budget` bytes are made ahead.
+  `budget` bytes are made ahead. One whose receiver only queues what comes sets no pace.
 * A *silent* channel is that of a replica which only stands by: its log is kept, its links stand, and what its
   receivers have processed is known, but nothing leaves. When it speaks, it begins with what each receiver
-  lacks. What has spoken never falls silent: a receiver would wait for the rest.
+  lacks. What has spoken never falls silent: a receiver would wait for the rest. What has not is made at most
+  `budget` bytes ahead of the fastest receiver, or whoever stands by would fill the disk with it.
 
 Invariants (checked by the simulation after every step)
 -------------------------------------------------------
@@ -130,7 +131,8 @@ class Link:
 class OutputChannel:
     """The sending end of channel `number`, in the replica of generation `generation`.
 
-    `receivers`: generations whose links stand from the start, with everything on them. `restored_after`: the
+    `receivers`: generations whose links stand from the start, with everything on them. `queueing`: receivers
+    that take all that comes, and do no work. `restored_after`: the
     epoch that the sender was restored to; it makes everything above. `checkpointed`: complete checkpoints
     prune the log.
     """
@@ -152,6 +154,7 @@ class OutputChannel:
         self.budget = budget
         self.checkpointed = checkpointed
         self.silent = False
+        self.queueing: tuple[int, ...] = ()
         self.ended = restored_after
         self.retained_after = restored_after
         self.memory_bytes = 0
@@ -192,10 +195,13 @@ class OutputChannel:
     def blocked(self) -> bool:
         """Output waits for credit on every link, and on none of them for that of its own receiver."""
         if self.silent:
-            return False
-        if not self.links:
+            return self._unsent_bytes > self.budget and self.ended >= self.credited
+        links = self.links.values()
+        if self.queueing:
+            links = [link for link in links if link.generation not in self.queueing] or links
+        if not links:
             return self._unsent_bytes > self.budget
-        return all(link.cursor < self.end and not link.awaited for link in self.links.values())
+        return all(link.cursor < self.end and not link.awaited for link in links)
 
     # --- what the slice makes -------------------------------------------------------------------
 
@@ -322,6 +328,8 @@ class OutputChannel:
         link = self.links.get(receiver)
         if link is not None:
             link.credited(frontier)
+            if self.silent:
+                self._skip(frontier)
             self._prune_sent()
 
     def resend(self, receiver: int, sequence: int) -> list[Outgoing]:
@@ -353,6 +361,13 @@ class OutputChannel:
         self.silent = False
         for link in self.links.values():
             link.from_epoch = max(link.from_epoch, link.frontier)
+
+    def _skip(self, frontier: int) -> None:
+        """A receiver has got every epoch below it from another replica."""
+        place = self._furthest
+        while place < self.end and self._log[place - self._first].epoch < frontier:
+            place += 1
+        self._passed(place)
 
     def lacked(self, epoch: int) -> bool:
         """Some receiver may still need an epoch up to this one."""

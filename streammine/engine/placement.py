@@ -70,7 +70,9 @@ def leading_first(group: Iterable[Placement]) -> tuple[Placement, ...]:
 
 
 def newest(group: Iterable[Placement]) -> Placement:
-    return max(group, key=lambda each: each.generation)
+    """Of those that are linked: what only stands ready catches up with nobody."""
+    linked = (each for each in group if each.rung.queues)
+    return max(linked, key=lambda each: each.generation)
 
 
 def one_of_each_name(nodes: Sequence[Node]) -> list[Node]:
