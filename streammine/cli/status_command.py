@@ -11,7 +11,13 @@ from typing import Any
 import click
 
 from streammine.cli.clusters import cluster_options
-from streammine.cli.figures import JobFigures, NodeFigures, figures, node_figures
+from streammine.cli.figures import (
+    JobFigures,
+    NodeFigures,
+    ReplicaFigures,
+    figures,
+    node_figures,
+)
 from streammine.cli.tables import text_table
 from streammine.model.errors import ClusterError
 from streammine.runtime.client import Client, KnownJob
@@ -23,7 +29,8 @@ from streammine.runtime.standing import StandingCluster, cluster_folder
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 def status(job: int | None, name: str | None, folder: Path | None, as_json: bool) -> None:
-    """Show a cluster's nodes and jobs; with JOB, a number, that job's operators as well."""
+    """Show a cluster's nodes and jobs; with JOB, a number, that job's operators as well, and where its
+    slices have replicas."""
     cluster = StandingCluster(cluster_folder(name, folder))
     with Client(cluster.address) as client:
         client.wait_for_members(1, cluster.check)
@@ -43,6 +50,8 @@ def status(job: int | None, name: str | None, folder: Path | None, as_json: bool
     click.echo()
     for line in _job_lines(jobs if job is None else shown, after):
         click.echo(line)
+    if job is not None and (replicas := after[job].replicas):
+        click.echo(f"\n{_replicas_table(replicas)}")
     warnings = cluster.warnings()
     if warnings:
         click.echo(f"\nwhat happened to its processes:\n{warnings}")
@@ -110,6 +119,21 @@ def _operators_table(current: JobFigures) -> str:
     return text_table(rows, ["operator", "epoch", "events in", "events/s", "waiting", "slices"])
 
 
+def _replicas_table(replicas: tuple[ReplicaFigures, ...]) -> str:
+    rows: list[dict[str, object]] = [
+        {
+            "slice": each.slice,
+            "node": each.node,
+            "generation": each.generation,
+            "leads": "leads" if each.leads else "",
+            "phase": each.phase,
+            "epoch": each.epoch,
+        }
+        for each in replicas
+    ]
+    return text_table(rows, ["slice", "node", "generation", "leads", "phase", "epoch"])
+
+
 def _tree(
     cluster: StandingCluster,
     status: dict[str, Any],
@@ -129,6 +153,9 @@ def _tree(
                 "state": job.state,
                 "reason": job.outcome.reason if job.outcome is not None else None,
                 "operators": [asdict(each) for each in shown[job.number].operators]
+                if job.number in shown
+                else [],
+                "replicas": [asdict(each) for each in shown[job.number].replicas]
                 if job.number in shown
                 else [],
             }

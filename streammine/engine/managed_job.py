@@ -177,17 +177,35 @@ class ManagedJob:
                     "phase": report.phase,
                     "frontier": report.frontier,
                     "counters": dict(report.counters),
+                    "replicas": [self._told_of(slice_id, each) for each in self._group(slice_id)],
                 }
                 for slice_id, placement, report in told
             },
+        }
+
+    def _group(self, slice_id: SliceId) -> tuple[Placement, ...]:
+        assert self.plan is not None
+        return self.plan.placements[slice_id]
+
+    def _told_of(self, slice_id: SliceId, placement: Placement) -> dict[str, object]:
+        """A replica, as far as it is there already."""
+        report = self.report_of(slice_id, placement)
+        return {
+            "node": placement.node,
+            "generation": placement.generation,
+            "leads": placement == self._group(slice_id)[0],
+            "phase": "deploying" if report is None else report.phase,
+            "frontier": BEGINNING if report is None else report.frontier,
         }
 
     # --- the ladder ---------------------------------------------------------------------------------
 
     def scheme_of(self, slice_id: SliceId) -> Scheme:
         """What the slice's further replicas are to be."""
-        chosen = {} if self.plan is None else self.plan.schemes
-        return chosen.get(slice_id, self.graph.vertex(slice_id.vertex).scheme)
+        if self.plan is not None and slice_id in self.plan.schemes:
+            return self.plan.schemes[slice_id]
+        vertex = self.graph.vertex(slice_id.vertex)
+        return vertex.scheme if vertex.replicas > 1 else Scheme.PASSIVE_REPLICATION
 
     def rung_of(self, slice_id: SliceId, node: str | None = None) -> Scheme:
         """Where they stand, so that it is what it is to be; on a node that is crowded they do not process."""

@@ -13,6 +13,8 @@ House rules
 * Credit is in bytes and speaks of *later* epochs only: a frame of the receiver's frontier epoch (or an
   earlier one) may always be sent, for holding it back could deadlock a diamond. Of later epochs at most
   `budget` bytes are on their way or waiting there.
+* What another link was sent before goes to a newer one in portions: at most `REPLAYED_FRAMES` of later epochs
+  are on their way there. It comes on top of what is sent anyway, and nobody waits for it but that receiver.
 * A source with rows out of order makes frames of later epochs before it can end the receiver's frontier
   epoch. What the receiver waits for takes them along, budget or not, because a link is a FIFO.
 * The log is pruned by `prune` alone where checkpoints are made, else as soon as no link needs it.
@@ -38,6 +40,8 @@ from streammine.engine.kept import Kept
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, FrameHeader, FrameKind
+
+REPLAYED_FRAMES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Entry(Kept):
 @dataclass(slots=True)
 class Link:
     """The way to one replica. `cursor` is the place in the log of the next frame; `base` that of frame 0,
-    None until there is one. `later` holds the bytes under way by epoch above the frontier."""
+    None until there is one. `later` holds what is under way by epoch above the frontier: bytes, frames."""
 
     generation: int
     from_epoch: int
@@ -91,7 +95,8 @@ class Link:
     ended_sent: int = BEGINNING
     highest_sent: int = BEGINNING
     later_bytes: int = 0
-    later: dict[int, int] = field(default_factory=dict)
+    later_frames: int = 0
+    later: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def unconfirmed(self) -> bool:
@@ -105,8 +110,10 @@ class Link:
 
     def sent(self, entry: Entry) -> None:
         if entry.nbytes > 0 and entry.epoch > self.frontier:
+            nbytes, frames = self.later.get(entry.epoch, (0, 0))
+            self.later[entry.epoch] = nbytes + entry.nbytes, frames + 1
             self.later_bytes += entry.nbytes
-            self.later[entry.epoch] = self.later.get(entry.epoch, 0) + entry.nbytes
+            self.later_frames += 1
         if entry.epoch > self.highest_sent:
             self.highest_sent = entry.epoch
         if entry.ends:
@@ -117,7 +124,9 @@ class Link:
             return
         self.frontier = frontier
         for epoch in [epoch for epoch in self.later if epoch <= frontier]:
-            self.later_bytes -= self.later.pop(epoch)
+            nbytes, frames = self.later.pop(epoch)
+            self.later_bytes -= nbytes
+            self.later_frames -= frames
 
 
 class OutputChannel:
@@ -262,8 +271,7 @@ class OutputChannel:
                     link.cursor += 1
                     continue
                 link.base = link.cursor
-            later = entry.nbytes > 0 and entry.epoch > link.frontier
-            if later and link.later_bytes > 0 and link.later_bytes + entry.nbytes > self.budget:
+            if entry.nbytes > 0 and entry.epoch > link.frontier and self.full(link, entry):
                 awaited = awaited or self._awaited_frames(link)
                 if not awaited:
                     break
@@ -272,6 +280,13 @@ class OutputChannel:
             link.sent(entry)
             link.cursor += 1
         self._passed(link.cursor)
+
+    def full(self, link: Link, entry: Entry) -> bool:
+        """As much of later epochs is on its way to the receiver as may be."""
+        if not link.later_frames:
+            return False
+        replayed = link.cursor < self._furthest and link.later_frames >= REPLAYED_FRAMES
+        return replayed or link.later_bytes + entry.nbytes > self.budget
 
     def _passed(self, cursor: int) -> None:
         """Some link has come as far as `cursor`."""

@@ -430,7 +430,13 @@ class SliceMachine(LinkedReplica):
         work = self._next_read() if self.is_source else self._next_work()
         if work:
             self.busy = True
-            effects.append(Run(work, self.behind and self.frontier.backlog > 1))
+            effects.append(Run(work, self._repeats))
+
+    @property
+    def _repeats(self) -> bool:
+        """What is done now another replica has done a while ago."""
+        far = self._releasing.credited > self.processed_below + 1
+        return self.behind and (far or self.frontier.backlog > 1)
 
     def _pass_barriers(self) -> list[Effect]:
         effects: list[Effect] = []

@@ -88,7 +88,7 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 @dataclass(frozen=True)
 class Vertex:
     """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
-    `replicas` where there are as many nodes; all but the first stand on the rung of `scheme` at first.
+    `replicas` where there are as many nodes; all but the first stand as `scheme` says at first.
     `replicable`: there may be several.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
@@ -101,7 +101,7 @@ class Vertex:
     discipline: Discipline
     reason: str
     replicas: int = 1
-    scheme: Scheme = Scheme.PASSIVE_REPLICATION
+    scheme: Scheme = Scheme.ACTIVE_REPLICATION
     replicable: bool = True
 
 

@@ -68,6 +68,7 @@ class SlicePlayer:
     0 announced 3                 the sender's next frame has number 3
     0 comes from 1 2              the sender's living generations, as the plan has them
     8 goes to 1 2                 the receiver's
+    leads, leads not              the slice's replica whose snapshots count is this one, or another
     8 goes to 1 2, queueing 2     the same; generation 2 only queues what comes
     stands active-standby         the plan puts the replica on this rung
     offered 7                     the state of complete checkpoint 7
@@ -95,6 +96,10 @@ class SlicePlayer:
                 return stimuli.Woken()
             case ["beat"]:
                 return stimuli.Beat()
+            case ["leads"]:
+                return stimuli.Led(True)
+            case ["leads", "not"]:
+                return stimuli.Led(False)
             case ["done", *what]:
                 return stimuli.WorkDone(_result(what))
             case ["directed", *what]:
