@@ -354,4 +354,4 @@ def test_our_own_mistakes_are_noticed() -> None:
     with pytest.raises(AssertionError, match="not measured yet: detect"):
         _ = RecoveryHistory().times
     with pytest.raises(AssertionError, match="counts/0 can't be cooled while measuring"):
-        SliceController(SLICE, TWO_SECONDS, ACTIVE)._enter(_Event.COOLED)
+        SliceController(SLICE, TWO_SECONDS, seen())._enter(_Event.COOLED)
