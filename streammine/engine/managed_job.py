@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from streammine.engine.placement import Node, node_of
 from streammine.model.control import Directive, JobReport, SliceReport
@@ -19,6 +20,9 @@ from streammine.model.recovery import (
 )
 from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
+
+if TYPE_CHECKING:
+    from streammine.engine.scheme_control import SchemeControl
 
 
 class JobPhase(StrEnum):
@@ -39,7 +43,8 @@ class ManagedJob:
     `damaged`: names of snapshots that could not be read, `broken`: replicas that are none because of it.
     `offered`: the epoch whose state a replica that stands by may have taken in. `retain_after`: slices are
     told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch whose manifest is being
-    written. `whole`: a plan's version, and since when all that it wants has been there.
+    written. `whole`: a plan's version, and since when all that it wants has been there. `control`: where
+    schemes are chosen, that of this term.
     """
 
     number: int
@@ -64,6 +69,7 @@ class ManagedJob:
     broken: set[tuple[SliceId, int]] = field(default_factory=set)
     publishing: int | None = None
     whole: tuple[int, float] | None = None
+    control: SchemeControl | None = None
     _replicas: dict[Node, dict[tuple[SliceId, int], SliceReport]] = field(default_factory=dict)
 
     @property

@@ -277,7 +277,7 @@ class Plan:
     `began_at`: where the phase is "run", when the pace of its sources began, in seconds of the system clock
     of the node that was manager then. All nodes take it from here, whenever they come: where their clocks
     differ from each other, their slices' rows come apart by as much, and nothing else changes. `schemes`:
-    those that were changed at run time.
+    those that were changed at run time; `fixed`: slices whose scheme a person has set, and nobody chooses.
     """
 
     job: int
@@ -290,6 +290,7 @@ class Plan:
     reached: int = BEGINNING
     began_at: float = 0.0
     schemes: dict[SliceId, Scheme] = field(default_factory=dict)
+    fixed: tuple[SliceId, ...] = ()
 
 
 @dataclass(frozen=True)

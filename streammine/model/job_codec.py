@@ -82,6 +82,7 @@ class _PlanDocument:
     reached: int
     began_at: float
     schemes: dict[str, Scheme]
+    fixed: tuple[str, ...]
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -100,6 +101,7 @@ def encode_plan(plan: Plan) -> bytes:
         plan.reached,
         plan.began_at,
         {str(slice_id): scheme for slice_id, scheme in plan.schemes.items()},
+        tuple(map(str, plan.fixed)),
     )
     return _PLAN.dump_json(document)
 
@@ -110,6 +112,7 @@ def decode_plan(data: bytes) -> Plan:
     try:
         placements = {SliceId.parse(name): group for name, group in found.placements.items()}
         schemes = {SliceId.parse(name): scheme for name, scheme in found.schemes.items()}
+        fixed = tuple(map(SliceId.parse, found.fixed))
     except ValueError as error:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
     return Plan(
@@ -123,6 +126,7 @@ def decode_plan(data: bytes) -> Plan:
         found.reached,
         found.began_at,
         schemes,
+        fixed,
     )
 
 
