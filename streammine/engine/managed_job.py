@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from streammine.engine.placement import Node, node_of
-from streammine.model.control import Directive, JobReport, SliceReport
+from streammine.model.control import Directive, JobReport, SeatReport, SliceReport
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
@@ -172,22 +172,6 @@ class ManagedJob:
         replica of which nothing was heard may hold much less than one that is only being built."""
         return self.ready and self.placed <= self.reports.keys()
 
-    def status(self) -> dict[str, object]:
-        """Where the job is, as a tree for clients."""
-        told = self.in_charge() if self.plan is not None else ()
-        return {
-            "phase": self.phase.value,
-            "slices": {
-                str(slice_id): {
-                    "node": placement.node,
-                    "phase": report.phase,
-                    "frontier": report.frontier,
-                    "counters": dict(report.counters),
-                }
-                for slice_id, placement, report in told
-            },
-        }
-
     # --- the ladder ---------------------------------------------------------------------------------
 
     def scheme_of(self, slice_id: SliceId) -> Scheme:
@@ -207,11 +191,16 @@ class ManagedJob:
 
     def seat_epoch(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica without links holds the state after this epoch; INFINITY where nothing is known of it."""
+        seat = self.seat_of(slice_id, placement)
+        return INFINITY if seat is None else seat.epoch
+
+    def seat_of(self, slice_id: SliceId, placement: Placement) -> SeatReport | None:
+        """What was told of a replica without links."""
         report = self.reports.get(node_of(placement))
         for seat in () if report is None else report.seats:
             if (seat.slice, seat.generation) == (str(slice_id), placement.generation):
-                return seat.epoch
-        return INFINITY
+                return seat
+        return None
 
     # --- plans ----------------------------------------------------------------------------------
 
