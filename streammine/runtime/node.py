@@ -64,6 +64,8 @@ from streammine.runtime.transport import ControlReceived, DataReceived, RequestR
 from streammine.runtime.workers import Workers
 
 logger = logging.getLogger(__name__)
+DECISIONS_LOG = "streammine.decisions"
+"""Told where what is only worth knowing is not."""
 
 HEARTBEAT_SECONDS = 0.25
 LONGEST_WAIT_MILLISECONDS = 1000
@@ -468,7 +470,8 @@ class Node:
         self.jobs[effect.job].begin(effect.began_at)
 
     def _scheme_decided(self, effect: machine.SchemeDecided) -> None:
-        logger.info("node %s: job %s: %s", self.settings.name, effect.job, effect.decision)
+        told = logging.getLogger(DECISIONS_LOG)
+        told.info("node %s: job %s: %s", self.settings.name, effect.job, effect.decision)
 
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan
