@@ -93,6 +93,9 @@ class SliceController:
         """What changes from now on, if anything does."""
         if self._began_at is None:
             self._began_at = now_seconds
+            if self._inherits:
+                # when it was chosen is not known: it may have been just now
+                self._changed_at = now_seconds
         self._history.observe(now_seconds, observation)
         self._assessment = self._assess(history)
         if min(observation.replicas, observation.nodes) < 2:

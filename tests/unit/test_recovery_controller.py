@@ -258,7 +258,7 @@ def test_what_is_measured_in_time_begins_with_an_earlier_manager_s_choice() -> N
         checkpoint = replace(found.checkpoint, age_seconds=age_seconds)
         assert fresh.observe(turn, {SLICE: replace(found, checkpoint=checkpoint)}) == []
     assert fresh.stances[SLICE].scheme is HOT
-    assert fresh.stances[SLICE].phase is ControlPhase.SETTLED
+    assert fresh.stances[SLICE].phase is ControlPhase.COOLING
 
 
 def test_an_instant_is_measured_too() -> None:
