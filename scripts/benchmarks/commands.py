@@ -9,6 +9,7 @@ import click
 from benchmarks import options
 from benchmarks.comparison import Plan, measure
 from benchmarks.digests import digests
+from benchmarks.failover import failover
 from benchmarks.latency import latency
 from benchmarks.memory import memory
 from benchmarks.migration import migration
@@ -16,6 +17,7 @@ from benchmarks.ordering import ordering
 from benchmarks.programs import PROGRAMS
 from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
+from benchmarks.schemes import schemes
 from benchmarks.snapshots import snapshots
 from benchmarks.stalled import stalled
 from benchmarks.workloads import WORKLOADS, InputKind
@@ -109,7 +111,9 @@ for _command in (
     digests,
     snapshots,
     recovery,
+    failover,
     migration,
+    schemes,
     stalled,
 ):
     benchmarks.add_command(_command)

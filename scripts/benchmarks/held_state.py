@@ -14,6 +14,7 @@ from typing import Any, Literal
 from benchmarks.state_operators import SHOWN_HOUSES
 from benchmarks.workloads import PLUG
 from streammine import Topology
+from streammine.model.schemes import Scheme
 
 Form = Literal["columns", "objects"]
 Mode = Literal["none", "asynchronous", "synchronous"]
@@ -26,7 +27,8 @@ PULSE = "pulse"
 class HeldState:
     """`events` readings of `plugs` plugs, which tell one after the other, `epoch_events` in an epoch.
 
-    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints.
+    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints. Every slice has
+    `replicas`, under `scheme`; None: one, or what follows from the other.
     """
 
     plugs: int
@@ -37,6 +39,8 @@ class HeldState:
     interval_seconds: float = 1.0
     rate: int | None = None
     slices: int = 2
+    replicas: int | None = None
+    scheme: Scheme | None = None
 
     @property
     def epoch_seconds(self) -> float:
@@ -48,7 +52,11 @@ class HeldState:
         """Sinks lie in `output`: "result", and "pulse" where the source is paced."""
         seconds = -(-self.events // self.epoch_events)
         topology = Topology(
-            name="held-state", epoch={"time": "1s", "column": "ts"}, snapshot=self._snapshot()
+            name="held-state",
+            epoch={"time": "1s", "column": "ts"},
+            snapshot=self._snapshot(),
+            replicas=self.replicas,
+            scheme=self.scheme,
         ).source(
             "readings",
             generator="readings",

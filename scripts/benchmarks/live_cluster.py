@@ -126,11 +126,16 @@ def wait_until(moment: float) -> None:
 def commit_times(folder: Path) -> list[tuple[int, float]]:
     """(last epoch, system time of the commit) of each group of a sink's output, in order.
 
-    The time is the manifest's change time, which ticks every few milliseconds. The last document, which
-    says that the output is over, is left out.
+    The time is the manifest's change time, which ticks every few milliseconds. Of replicas of the committer
+    the first to write a group counts. The last document, which says that the output is over, is left out.
     """
+    found: dict[str, float] = {}
+    for path in (folder / "manifests").iterdir():
+        sequence = path.stem.rpartition("-")[2]
+        written = path.stat().st_ctime_ns / 1e9
+        found[sequence] = min(written, found.get(sequence, written))
     return [
-        (manifest.last_epoch, (folder / manifest.name).stat().st_ctime_ns / 1e9)
+        (manifest.last_epoch, found[f"{manifest.sequence:010}"])
         for manifest in CommittedOutput(open_store(str(folder))).manifests
         if manifest.files
     ]

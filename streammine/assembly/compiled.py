@@ -245,6 +245,21 @@ class CompiledJob:
 
         Raises SnapshotDamagedError when the snapshot that it is restored from can't be read.
         """
+        built = None
+        try:
+            built = self._slice(job, replica, environment, seat)
+        finally:
+            if seat is not None and (built is None or built.processor is not seat.processor):
+                seat.close()
+        return built
+
+    def _slice(
+        self,
+        job: int,
+        replica: NewReplica,
+        environment: Environment,
+        seat: BuiltSlice | None,
+    ) -> BuiltSlice:
         slice_id, generation = replica.slice, replica.generation
         vertex = self.graph.vertex(slice_id.vertex)
         snapshot = loaded_snapshot(replica.slice, replica.restore, environment)
@@ -288,10 +303,8 @@ class CompiledJob:
             kinds,
             restored,
         )
-        if seat is not None:
-            if taken_from(seat, vertex, replica.restore):
-                return BuiltSlice(machine, seat.processor, seat.spill)
-            seat.close()
+        if seat is not None and taken_from(seat, vertex, replica.restore):
+            return BuiltSlice(machine, seat.processor, seat.spill, prepared=True)
         spill = environment.open_spill()
         position = None if snapshot is None else snapshot.position
         processor = self._processor(vertex, replica, environment, spill, begin, position)

@@ -82,13 +82,14 @@ class Environment:
 @dataclass(frozen=True)
 class BuiltSlice:
     """A replica's machine and processor. `spill` takes what the machine sends to disk. `snapshot` is still to
-    be taken in."""
+    be taken in. `prepared`: it is ready, but for that."""
 
     machine: SliceMachine
     processor: Processor
     spill: BatchSpill
     restore: Restore | None = None
     snapshot: LoadedSnapshot | None = field(default=None, repr=False)
+    prepared: bool = False
 
     def prepare(self) -> None:
         """Import user code, load kernels, and take in the snapshot's state.
@@ -99,7 +100,8 @@ class BuiltSlice:
         self.take_snapshot()
 
     def prepare_operator(self) -> None:
-        self.processor.prepare()
+        if not self.prepared:
+            self.processor.prepare()
 
     def take_snapshot(self) -> None:
         if self.snapshot is not None and isinstance(self.processor, OperatorProcessor):

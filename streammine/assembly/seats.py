@@ -8,6 +8,7 @@ from streammine.assembly.step_times import StepTimes
 from streammine.engine.node_stimuli import NewReplica, Seated, Sit
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import TakeState
+from streammine.model.control import DamagedSnapshot
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
@@ -28,7 +29,7 @@ class Seats:
         environment: Environment,
         since: float | None = None,
     ) -> Seated:
-        """Do as wished, `since` some time. A snapshot that can't be read leaves an operator without state."""
+        """Do as wished, `since` some time. A snapshot that can't be read leaves nothing."""
         restore = wish.restore
         begun = self._times.clock() if since is None else since
         try:
@@ -41,9 +42,14 @@ class Seats:
                 built.processor.perform((TakeState(restore),), 0.0)
                 nbytes = 0 if restore.record is None else restore.record.nbytes
                 self._times.took(Step.LOAD, wish.slice, wish.generation, begun, nbytes)
-        except SnapshotDamagedError:
+        except SnapshotDamagedError as error:
             self.leave(wish.slice)
-            return Seated(wish.job, wish.slice, wish.generation, BEGINNING, 0)
+            assert restore is not None
+            assert restore.record is not None
+            damaged = DamagedSnapshot(
+                str(wish.slice), wish.generation, restore.record.name, str(error)
+            )
+            return Seated(wish.job, wish.slice, wish.generation, BEGINNING, 0, damaged=damaged)
         epoch = BEGINNING if restore is None else restore.epoch
         processor = built.processor
         nbytes = processor.operator.state_nbytes if isinstance(processor, OperatorProcessor) else 0

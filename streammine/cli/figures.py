@@ -11,7 +11,7 @@ from streammine.model.job import COMMITTER_SUFFIX, DEAD_LETTERS, JobSpec
 
 @dataclass(frozen=True)
 class OperatorFigures:
-    """Sums over a vertex's slices. `places`: how many slices on which node."""
+    """Sums over a vertex's slices. `places`: how many replicas of them on which node."""
 
     name: str
     epoch: str
@@ -43,6 +43,18 @@ class SliceFigures:
 
 
 @dataclass(frozen=True)
+class ReplicaFigures:
+    """One replica of a slice ("vertex/index"). Of those of a slice one leads: its snapshots count."""
+
+    slice: str
+    node: str
+    generation: int
+    leads: bool
+    phase: str
+    epoch: str
+
+
+@dataclass(frozen=True)
 class JobFigures:
     """One look at a running job."""
 
@@ -53,6 +65,7 @@ class JobFigures:
     operators: tuple[OperatorFigures, ...] = ()
     nodes: tuple[NodeFigures, ...] = ()
     slices: dict[str, SliceFigures] = field(default_factory=dict)
+    replicas: tuple[ReplicaFigures, ...] = ()
 
     @property
     def shown(self) -> list[OperatorFigures]:
@@ -104,6 +117,20 @@ def figures(spec: JobSpec, status: dict[str, Any], before: JobFigures | None) ->
         operators=tuple(operators),
         nodes=node_figures(status, before.nodes if before is not None else ()),
         slices=slices,
+        replicas=tuple(
+            _replica(name, each) for name, report in reports.items() for each in report["replicas"]
+        ),
+    )
+
+
+def _replica(slice_name: str, told: dict[str, Any]) -> ReplicaFigures:
+    return ReplicaFigures(
+        slice_name,
+        told["node"],
+        told["generation"],
+        told["leads"],
+        told["phase"],
+        _epoch(told["frontier"]),
     )
 
 
@@ -122,8 +149,8 @@ def _operator(
     name: str, reports: dict[str, Any], slices: dict[str, SliceFigures]
 ) -> OperatorFigures:
     places: dict[str, int] = {}
-    for each in reports.values():
-        places[each["node"]] = places.get(each["node"], 0) + 1
+    for node in (each["node"] for report in reports.values() for each in report["replicas"]):
+        places[node] = places.get(node, 0) + 1
     return OperatorFigures(
         name=name,
         epoch=_epoch(min(each["frontier"] for each in reports.values())),

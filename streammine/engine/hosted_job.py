@@ -28,7 +28,8 @@ class Seat:
 @dataclass
 class HostedJob:
     """A job as this node sees it. `wired`: what each slice was told of the other ends of its channels;
-    `steps` are those that the shell has measured here."""
+    `queueing`: which of its receivers, as it was told, only queue what comes; `steps` are those that the
+    shell has measured here."""
 
     number: int
     graph: JobGraph
@@ -47,6 +48,7 @@ class HostedJob:
     counters: dict[SliceId, dict[str, float]] = field(default_factory=dict)
     damaged: dict[tuple[SliceId, int], control.DamagedSnapshot] = field(default_factory=dict)
     wired: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    queueing: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     steps: tuple[control.StepReport, ...] = ()
     nodes: dict[tuple[SliceId, int], str] = field(default_factory=dict)
 
@@ -62,6 +64,11 @@ class HostedJob:
         """Whether the replica is its slice's oldest."""
         group = self.placed(machine.slice_id)
         return not group or group[0].generation == machine.generation
+
+    def stands_behind(self, machine: SliceMachine) -> bool:
+        """Another replica of the slice leads, and goes on doing so."""
+        group = self.placed(machine.slice_id)
+        return not self.led_by(machine) and not any(each.leaving for each in group)
 
     def beside(self, slice_id: SliceId, mine: Placement) -> tuple[int, ...]:
         """The generations of the slice's other replicas."""
@@ -114,6 +121,42 @@ class HostedJob:
             number: tuple(placement.generation for placement in self.linked(other))
             for number, other in self._ends(slice_id).items()
         }
+
+    def only_queue(self, slice_id: SliceId) -> dict[int, tuple[int, ...]]:
+        """By outgoing channel, the generations of receivers that do no work."""
+        return {
+            each.number: tuple(
+                placement.generation
+                for placement in self.linked(each.target)
+                if not placement.rung.processes
+            )
+            for each in self.graph.outputs[slice_id]
+        }
+
+    def rewired(self, slice_id: SliceId) -> stimuli.Rewired | None:
+        """What has changed at the other ends of a slice's channels since it was last told, if anything."""
+        ends = _changed(self.wired, slice_id, self.wiring(slice_id))
+        queueing = _changed(self.queueing, slice_id, self.only_queue(slice_id), ())
+        if not ends and not queueing:
+            return None
+        inputs = {channel.number for channel in self.graph.inputs[slice_id]}
+        return stimuli.Rewired(
+            {number: each for number, each in ends.items() if number in inputs},
+            {number: each for number, each in ends.items() if number not in inputs},
+            queueing,
+        )
+
+
+def _changed(
+    told: dict[SliceId, dict[int, tuple[int, ...]]],
+    slice_id: SliceId,
+    now: dict[int, tuple[int, ...]],
+    untold: tuple[int, ...] | None = None,
+) -> dict[int, tuple[int, ...]]:
+    """By channel, what a slice has not been told yet; it counts as told from here on."""
+    known = told.get(slice_id, {})
+    told[slice_id] = now
+    return {number: each for number, each in now.items() if known.get(number, untold) != each}
 
 
 def seat_report(slice_id: SliceId, seat: Seat) -> control.SeatReport:

@@ -9,8 +9,9 @@ House rules
 -----------
 * Frames of a link are taken in the order of their sequence numbers, from 0. One that comes again is dropped;
   one that comes too early shows a gap, and everything from the awaited number on is asked for again. A lost
-  tail shows when the sender announces that it is ahead, and nothing comes before it says so again: what is
-  only slow is not asked for.
+  tail shows when the sender announces that it is ahead, and again after beats of this node between which
+  nothing came. Announcements overtake frames, and both lie in a heap before a node that was busy; so it is
+  beats that count, not announcements, and twice as many after each wish: what is only slow is not asked for.
 * A feed counts once it is confirmed by a frame or an announcement; until then the subscription is repeated.
 * Frames of a generation that the plan does not list (any more) are dropped: that is the fence.
 * Frames of epochs that this channel has completed are dropped.
@@ -30,6 +31,10 @@ from streammine.engine.stimuli import FrameArrived
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import FrameHeader
+
+PATIENCE = 2
+LONGEST_PATIENCE = 16
+"""Beats without a frame until a tail that was announced counts as lost, at first and at most."""
 
 
 class Verdict(Enum):
@@ -51,8 +56,8 @@ class Feed:
 
     `open_epoch`: it has ended every epoch below. `whole_from`: its frames of epochs from there on were all
     kept or used; below, some were thrown away. `first_of` knows the number of the first frame of each epoch
-    that may still be asked for again. `behind_at`: the number that was awaited when the sender last announced
-    that it was ahead.
+    that may still be asked for again. `behind_at`: the number that is awaited since the beat `behind_since`,
+    when the sender announced that it was ahead; it is asked for `patience` beats after that.
     """
 
     generation: int
@@ -60,6 +65,8 @@ class Feed:
     expected: int = 0
     asked_for: int | None = None
     behind_at: int | None = None
+    behind_since: int = 0
+    patience: int = PATIENCE
     open_epoch: int = BEGINNING
     whole_from: int = BEGINNING
     waiting: list[FrameArrived] = field(default_factory=list)
@@ -204,11 +211,11 @@ class InputChannel:
         feed.asked_for = feed.expected
         return feed.expected
 
-    def missing(self, sender: int, announced: int) -> int | None:
+    def missing(self, sender: int, announced: int, beat: int) -> int | None:
         """The number to ask for when the sender's link has reached `announced`, or None.
 
-        Frames may be on their way, and a wish brings all of them once more. So nothing is asked for while
-        they come: only where none has come since the announcement before.
+        `beat` counts this node's beats. Frames may be on their way, and a wish brings all of them once more.
+        So nothing is asked for while they come.
         """
         feed = self.feeds.get(sender)
         if feed is None:
@@ -216,8 +223,14 @@ class InputChannel:
         feed.confirmed = True
         if announced <= feed.expected:
             return None
-        before, feed.behind_at = feed.behind_at, feed.expected
-        return feed.expected if before == feed.expected else None
+        if feed.behind_at != feed.expected:
+            feed.behind_at, feed.behind_since = feed.expected, beat
+            feed.patience = PATIENCE
+        if beat - feed.behind_since < feed.patience:
+            return None
+        feed.behind_since = beat
+        feed.patience = min(2 * feed.patience, LONGEST_PATIENCE)
+        return feed.expected
 
 
 def after(epoch: int) -> int:

@@ -32,13 +32,14 @@ def reinforced_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan | None:
         if len(group) < job.wanted_replicas(slice_id)
     ]
     places = place_again(missing, placements, job.usable_nodes(nodes)) if missing else {}
-    linked = [each for each in places if job.rung_of(each).queues]
+    rungs = {slice_id: job.rung_of(slice_id, name) for slice_id, (name, _) in places.items()}
+    linked = [each for each in places if rungs[each].queues]
     origins = job.origins(linked) if places else None
     if origins is None:
         return None
     for slice_id, (name, member) in places.items():
         new = Placement(
-            name, job.next_generation, member, origins.get(slice_id), rung=job.rung_of(slice_id)
+            name, job.next_generation, member, origins.get(slice_id), rung=rungs[slice_id]
         )
         placements[slice_id] = (*placements[slice_id], new)
     return job.next_plan(placements=placements)
@@ -55,12 +56,13 @@ def climbed_plan(job: ManagedJob) -> Plan | None:
         slice_id: each
         for slice_id, group in placements.items()
         for each in group[1:]
-        if _settled(group) and each.rung is not job.rung_of(slice_id)
+        if _settled(group) and each.rung is not job.rung_of(slice_id, each.node)
     }
-    anew = [each for each in moving if _begins_anew(moving[each].rung, job.rung_of(each))]
+    rungs = {slice_id: job.rung_of(slice_id, each.node) for slice_id, each in moving.items()}
+    anew = [each for each in moving if _begins_anew(moving[each].rung, rungs[each])]
     origins = job.origins(anew) if anew else {}
     for slice_id, old in moving.items():
-        rung = job.rung_of(slice_id)
+        rung = rungs[slice_id]
         new = replace(old, rung=rung)
         if slice_id in anew:
             if origins is None:
@@ -112,7 +114,7 @@ def _lacks_state(job: ManagedJob, slice_id: SliceId, placement: Placement, epoch
     if not rung.queues:
         return job.seat_epoch(slice_id, placement) < epoch
     report = job.report_of(slice_id, placement)
-    return report is not None and report.retained_after < epoch <= job.lowest_needed()
+    return report is not None and report.retained_after < epoch and job.all_received(epoch)
 
 
 def promoted(

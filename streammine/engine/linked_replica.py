@@ -49,6 +49,7 @@ class LinkedReplica:
         self.settings = settings
         self.processed_below = BEGINNING
         self.waiting = WaitingWork()
+        self._beats = 0
         self._releasing = Releasing(self.outputs, settings.retained_bytes)
 
     @property
@@ -63,6 +64,7 @@ class LinkedReplica:
 
     def _beat(self, _: Beat) -> list[Effect]:
         """Repeat what nobody would miss if it got lost."""
+        self._beats += 1
         outputs = self.outputs.values()
         effects: list[Effect] = [
             self._announcement(each, receiver) for each in outputs for receiver in each.unconfirmed
@@ -75,6 +77,8 @@ class LinkedReplica:
         effects: list[Effect] = []
         for number, receivers in stimulus.receivers.items():
             self.outputs[number].keep_links(receivers)
+        for number, receivers in stimulus.queueing.items():
+            self.outputs[number].queueing = receivers
         for number, senders in stimulus.senders.items():
             channel = self.inputs[number]
             self._discard(channel, channel.keep_feeds(senders))
@@ -96,7 +100,7 @@ class LinkedReplica:
         channel = self.inputs[stimulus.channel]
         if stimulus.receiver != self.generation:
             return []
-        missing = channel.missing(stimulus.sender, stimulus.next_sequence)
+        missing = channel.missing(stimulus.sender, stimulus.next_sequence, self._beats)
         return self._ask(channel, stimulus.sender, missing)
 
     def _credit(self, stimulus: CreditArrived) -> list[Effect]:

@@ -176,18 +176,29 @@ class ManagedJob:
 
     def scheme_of(self, slice_id: SliceId) -> Scheme:
         """What the slice's further replicas are to be."""
-        chosen = {} if self.plan is None else self.plan.schemes
-        return chosen.get(slice_id, self.graph.vertex(slice_id.vertex).scheme)
+        if self.plan is not None and slice_id in self.plan.schemes:
+            return self.plan.schemes[slice_id]
+        vertex = self.graph.vertex(slice_id.vertex)
+        return vertex.scheme if vertex.replicas > 1 else Scheme.PASSIVE_REPLICATION
 
-    def rung_of(self, slice_id: SliceId) -> Scheme:
-        """Where they stand, so that it is what it is to be."""
-        return self.graph.rung_of(slice_id.vertex, self.scheme_of(slice_id))
+    def rung_of(self, slice_id: SliceId, node: str | None = None) -> Scheme:
+        """Where they stand, so that it is what it is to be; on a node that is crowded they do not process."""
+        scheme = self.scheme_of(slice_id)
+        if scheme.processes and self.plan is not None and node in self.plan.crowded:
+            scheme = Scheme.PASSIVE_STANDBY_HOT
+        return self.graph.rung_of(slice_id.vertex, scheme)
 
     def wanted_replicas(self, slice_id: SliceId) -> int:
         """The first one counted."""
         if not self.scheme_of(slice_id).deploys:
             return 1
         return max(2, self.graph.vertex(slice_id.vertex).replicas)
+
+    @property
+    def replicated(self) -> bool:
+        """Some slice has more than one replica."""
+        assert self.plan is not None
+        return any(len(group) > 1 for group in self.plan.placements.values())
 
     def seat_epoch(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica without links holds the state after this epoch; INFINITY where nothing is known of it."""
@@ -261,8 +272,8 @@ class ManagedJob:
                 lacks.append(report.received)
                 # what it was told to forget may be gone before it says so
                 offered = self.offered.get((slice_id, each.generation), BEGINNING)
-                told = offered if not each.rung.processes else BEGINNING
-                retained.append(max(report.retained_after, self.retain_after, told))
+                taken = BEGINNING if Scheme(report.rung).processes else offered
+                retained.append(max(report.retained_after, self.retain_after, taken))
             else:
                 # it is being built: it stands where it will begin
                 epoch = BEGINNING if each.restore is None else each.restore.epoch
@@ -322,6 +333,16 @@ class ManagedJob:
             if each.rung.queues and (each is not group[0] or self.report_of(slice_id, each) is None)
         ]
         return min(epochs, default=INFINITY)
+
+    def all_received(self, epoch: int) -> bool:
+        """Nobody will ask for that epoch, or for one before it, once more."""
+        assert self.plan is not None
+        return all(
+            self._stands_after(slice_id, each) >= epoch
+            for slice_id, group in self.plan.placements.items()
+            for each in group
+            if each.rung.queues
+        )
 
     def _stands_after(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica has every epoch up to this one behind it."""

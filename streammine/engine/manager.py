@@ -26,6 +26,7 @@ House rules
 
 from __future__ import annotations
 
+from streammine.engine.crowding import Crowding
 from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import (
@@ -101,6 +102,7 @@ class ManagerMachine:
         self.now_seconds = 0.0
         self.clock_seconds: float | None = None
         self._heard: dict[Node, float] = {}
+        self._crowding = Crowding()
 
     def handle(self, stimulus: ManagerStimulus) -> list[ManagerEffect]:
         effects: list[ManagerEffect] = []
@@ -183,7 +185,7 @@ class ManagerMachine:
             return f"there is no node {wish.node!r}"
         if any(each.leaving for each in group):
             return f"{wish.slice} is on its way to {newest(group).node} already"
-        if wish.node in {each.node for each in group}:
+        if wish.node in {each.node for each in group if each.rung.queues}:
             return f"{wish.slice} is on {wish.node} already"
         if not job.known:
             return f"a new manager is still learning where job {wish.job} stands; ask again"
@@ -210,6 +212,7 @@ class ManagerMachine:
                     job.control.lost(self.now_seconds, gone)
         self.nodes = nodes
         self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
+        self._crowding.keep({name for name, _ in nodes})
 
     def _arrived(self, arrived: JobSeen) -> None:
         if arrived.job not in self.jobs:
@@ -231,6 +234,8 @@ class ManagerMachine:
         if job.plan is None or plan.version >= job.plan.version:
             job.plan = plan
             job.phase = JobPhase.RUNNING if plan.phase == "run" else JobPhase.DEPLOYING
+            if not self.leading:
+                self._crowding.adopt(plan.crowded)
 
     def _stands(self, plan: Plan) -> None:
         """The coordination service holds this plan."""
@@ -262,6 +267,7 @@ class ManagerMachine:
             # it is gone, or not known to be there yet: it will say so again
             return
         self._heard[node] = self.now_seconds
+        self._crowding.heard(heartbeat.node, self.now_seconds, heartbeat.load)
         for report in heartbeat.jobs:
             job = self.jobs.get(report.job)
             if job is None:
@@ -408,6 +414,8 @@ class ManagerMachine:
         if there and usable and job.origins(linked) is not None:
             live = job.recovery.mode != "none"
             self._publish(job, moved_plan(job, there, usable, live), effects)
+        if self._crowding.crowded != job.plan.crowded and job.replicated:
+            self._publish(job, job.next_plan(crowded=self._crowding.crowded), effects)
         for further in (climbed_plan(job), reinforced_plan(job, self.live)):
             if further is not None:
                 self._publish(job, further, effects)

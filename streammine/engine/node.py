@@ -14,6 +14,8 @@ House rules
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streammine.engine import manager_stimuli as manager
 from streammine.engine import stimuli
 from streammine.engine.hosted_job import HostedJob, Seat, seat_report, slice_report
@@ -240,20 +242,11 @@ class NodeMachine(RoutingNode):
         if (leads := job.led_by(machine)) != machine.leads:
             self._local.append((job.number, slice_id, stimuli.Led(leads)))
         mine = self._mine(job, slice_id)
-        if mine is not None and mine.rung is not machine.rung:
+        if mine is not None and mine.rung is not machine.wanted_rung:
             self._local.append((job.number, slice_id, stimuli.Stand(mine.rung)))
-        wiring = job.wiring(slice_id)
-        known = job.wired.get(slice_id, {})
-        changed = {number: ends for number, ends in wiring.items() if known.get(number) != ends}
-        if not changed:
-            return
-        job.wired[slice_id] = wiring
-        inputs = {channel.number for channel in job.graph.inputs[slice_id]}
-        rewired = stimuli.Rewired(
-            {number: ends for number, ends in changed.items() if number in inputs},
-            {number: ends for number, ends in changed.items() if number not in inputs},
-        )
-        self._local.append((job.number, slice_id, rewired))
+        rewired = job.rewired(slice_id)
+        if rewired is not None:
+            self._local.append((job.number, slice_id, rewired))
 
     def _reconcile(self, job: HostedJob, effects: list[NodeEffect]) -> None:
         plan = job.plan
@@ -296,7 +289,11 @@ class NodeMachine(RoutingNode):
         """Have those operators ready, and no others, that the plan puts here without a part in the job."""
         assert job.plan is not None
         here = {each: self._mine(job, each) for each in job.plan.placements}
-        wanted = {each: mine for each, mine in here.items() if mine and not mine.rung.queues}
+        wanted = {
+            each: mine
+            for each, mine in here.items()
+            if mine and not mine.rung.queues and (each, mine.generation) not in job.damaged
+        }
         for slice_id in [each for each in job.seats if each not in wanted]:
             del job.seats[slice_id]
             effects.append(Unseat(job.number, slice_id))
@@ -315,6 +312,14 @@ class NodeMachine(RoutingNode):
             return
         if done.failure is not None:
             self._fail(job, done.failure, effects)
+            return
+        if done.damaged is not None:
+            # the manager makes up for it, with another snapshot
+            job.damaged[done.slice, seat.generation] = replace(
+                done.damaged, generation=seat.generation
+            )
+            self._seat(job, effects)
+            self._report(effects)
             return
         seat.epoch, seat.state_bytes, seat.at_work = done.epoch, done.state_bytes, False
 
@@ -473,6 +478,7 @@ class NodeMachine(RoutingNode):
         del job.slices[slice_id]
         job.counters.pop(slice_id, None)
         job.wired.pop(slice_id, None)
+        job.queueing.pop(slice_id, None)
         effects.append(Withdraw(job.number, slice_id, generation))
 
     def _snapshot_written(self, done: SnapshotWritten) -> None:

@@ -78,7 +78,8 @@ class Deployed:
 @dataclass(frozen=True, slots=True)
 class Seated:
     """What came of a `Sit`: the operator is there, with the state after `epoch`, BEGINNING for none.
-    `failure`: an error that every replica of the slice would meet."""
+    `failure`: an error that every replica of the slice would meet; `damaged`: a snapshot that could not be
+    read, and nothing is there now."""
 
     job: int
     slice: SliceId
@@ -86,6 +87,7 @@ class Seated:
     epoch: int
     state_bytes: int
     failure: str | None = None
+    damaged: control.DamagedSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +261,15 @@ class Undeploy:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this."""
+    """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this;
+    `spare`: the replica only stands behind another one, which must not notice it."""
 
     job: int
     slice: SliceId
     generation: int
     work: tuple[stimuli.Work, ...]
     catches_up: bool = False
+    spare: bool = False
 
 
 def spoiled(effect: Perform, reason: str) -> control.DamagedSnapshot:

@@ -13,14 +13,17 @@ House rules
 * Credit is in bytes and speaks of *later* epochs only: a frame of the receiver's frontier epoch (or an
   earlier one) may always be sent, for holding it back could deadlock a diamond. Of later epochs at most
   `budget` bytes are on their way or waiting there.
+* What another link was sent before goes to a newer one in portions: at most `REPLAYED_FRAMES` of later epochs
+  are on their way there. It comes on top of what is sent anyway, and nobody waits for it but that receiver.
 * A source with rows out of order makes frames of later epochs before it can end the receiver's frontier
   epoch. What the receiver waits for takes them along, budget or not, because a link is a FIFO.
 * The log is pruned by `prune` alone where checkpoints are made, else as soon as no link needs it.
 * With several links the fastest one sets the pace; a slower one reads the log. Without any, at most
-  `budget` bytes are made ahead.
+  `budget` bytes are made ahead. One whose receiver only queues what comes sets no pace.
 * A *silent* channel is that of a replica which only stands by: its log is kept, its links stand, and what its
   receivers have processed is known, but nothing leaves. When it speaks, it begins with what each receiver
-  lacks. What has spoken never falls silent: a receiver would wait for the rest.
+  lacks. What has spoken never falls silent: a receiver would wait for the rest. What has not is made at most
+  `budget` bytes ahead of the fastest receiver, or whoever stands by would fill the disk with it.
 
 Invariants (checked by the simulation after every step)
 -------------------------------------------------------
@@ -30,12 +33,15 @@ Invariants (checked by the simulation after every step)
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from streammine.engine.kept import Kept
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, FrameHeader, FrameKind
+
+REPLAYED_FRAMES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ class Entry(Kept):
 @dataclass(slots=True)
 class Link:
     """The way to one replica. `cursor` is the place in the log of the next frame; `base` that of frame 0,
-    None until there is one. `later` holds the bytes under way by epoch above the frontier."""
+    None until there is one. `later` holds what is under way by epoch above the frontier: bytes, frames."""
 
     generation: int
     from_epoch: int
@@ -89,7 +95,8 @@ class Link:
     ended_sent: int = BEGINNING
     highest_sent: int = BEGINNING
     later_bytes: int = 0
-    later: dict[int, int] = field(default_factory=dict)
+    later_frames: int = 0
+    later: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def unconfirmed(self) -> bool:
@@ -103,8 +110,10 @@ class Link:
 
     def sent(self, entry: Entry) -> None:
         if entry.nbytes > 0 and entry.epoch > self.frontier:
+            nbytes, frames = self.later.get(entry.epoch, (0, 0))
+            self.later[entry.epoch] = nbytes + entry.nbytes, frames + 1
             self.later_bytes += entry.nbytes
-            self.later[entry.epoch] = self.later.get(entry.epoch, 0) + entry.nbytes
+            self.later_frames += 1
         if entry.epoch > self.highest_sent:
             self.highest_sent = entry.epoch
         if entry.ends:
@@ -115,13 +124,16 @@ class Link:
             return
         self.frontier = frontier
         for epoch in [epoch for epoch in self.later if epoch <= frontier]:
-            self.later_bytes -= self.later.pop(epoch)
+            nbytes, frames = self.later.pop(epoch)
+            self.later_bytes -= nbytes
+            self.later_frames -= frames
 
 
 class OutputChannel:
     """The sending end of channel `number`, in the replica of generation `generation`.
 
-    `receivers`: generations whose links stand from the start, with everything on them. `restored_after`: the
+    `receivers`: generations whose links stand from the start, with everything on them. `queueing`: receivers
+    that take all that comes, and do no work. `restored_after`: the
     epoch that the sender was restored to; it makes everything above. `checkpointed`: complete checkpoints
     prune the log. Counted are the bytes made, and the rows sent, each on the first link.
     """
@@ -143,6 +155,7 @@ class OutputChannel:
         self.budget = budget
         self.checkpointed = checkpointed
         self.silent = False
+        self.queueing: tuple[int, ...] = ()
         self.ended = restored_after
         self.retained_after = restored_after
         self.memory_bytes = 0
@@ -185,10 +198,13 @@ class OutputChannel:
     def blocked(self) -> bool:
         """Output waits for credit on every link, and on none of them for that of its own receiver."""
         if self.silent:
-            return False
-        if not self.links:
+            return self._unsent_bytes > self.budget and self.ended >= self.credited
+        links: Collection[Link] = self.links.values()
+        if self.queueing:
+            links = [link for link in links if link.generation not in self.queueing] or links
+        if not links:
             return self._unsent_bytes > self.budget
-        return all(link.cursor < self.end and not link.awaited for link in self.links.values())
+        return all(link.cursor < self.end and not link.awaited for link in links)
 
     # --- what the slice makes -------------------------------------------------------------------
 
@@ -258,8 +274,7 @@ class OutputChannel:
                     link.cursor += 1
                     continue
                 link.base = link.cursor
-            later = entry.nbytes > 0 and entry.epoch > link.frontier
-            if later and link.later_bytes > 0 and link.later_bytes + entry.nbytes > self.budget:
+            if entry.nbytes > 0 and entry.epoch > link.frontier and self.full(link, entry):
                 awaited = awaited or self._awaited_frames(link)
                 if not awaited:
                     break
@@ -270,6 +285,13 @@ class OutputChannel:
                 self.sent_rows += entry.rows
             link.cursor += 1
         self._passed(link.cursor)
+
+    def full(self, link: Link, entry: Entry) -> bool:
+        """As much of later epochs is on its way to the receiver as may be."""
+        if not link.later_frames:
+            return False
+        replayed = link.cursor < self._furthest and link.later_frames >= REPLAYED_FRAMES
+        return replayed or link.later_bytes + entry.nbytes > self.budget
 
     def _passed(self, cursor: int) -> None:
         """Some link has come as far as `cursor`."""
@@ -312,6 +334,8 @@ class OutputChannel:
         link = self.links.get(receiver)
         if link is not None:
             link.credited(frontier)
+            if self.silent:
+                self._skip(frontier)
             self._prune_sent()
 
     def resend(self, receiver: int, sequence: int) -> list[Outgoing]:
@@ -343,6 +367,13 @@ class OutputChannel:
         self.silent = False
         for link in self.links.values():
             link.from_epoch = max(link.from_epoch, link.frontier)
+
+    def _skip(self, frontier: int) -> None:
+        """A receiver has got every epoch below it from another replica."""
+        place = self._furthest
+        while place < self.end and self._log[place - self._first].epoch < frontier:
+            place += 1
+        self._passed(place)
 
     def lacked(self, epoch: int) -> bool:
         """Some receiver may still need an epoch up to this one."""

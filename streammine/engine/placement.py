@@ -24,7 +24,7 @@ def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, .
     they joined. Raises ClusterError when there is none."""
     if not nodes:
         raise ClusterError("no live node to place slices on")
-    nodes = _one_of_each_name(nodes)
+    nodes = one_of_each_name(nodes)
     count = len(nodes)
     firsts = Counter[int]()
     chosen: dict[SliceId, tuple[Node, ...]] = {}
@@ -55,7 +55,7 @@ def place_again(
     chosen: dict[SliceId, Node] = {}
     for slice_id in sorted(slices):
         taken = {each.node for each in placements.get(slice_id, ())}
-        free = [node for node in _one_of_each_name(nodes) if node[0] not in taken]
+        free = [node for node in one_of_each_name(nodes) if node[0] not in taken]
         if not free:
             continue
         node = min(free, key=lambda node: (load[node], node[1]))
@@ -70,10 +70,12 @@ def leading_first(group: Iterable[Placement]) -> tuple[Placement, ...]:
 
 
 def newest(group: Iterable[Placement]) -> Placement:
-    return max(group, key=lambda each: each.generation)
+    """Of those that are linked: what only stands ready catches up with nobody."""
+    linked = (each for each in group if each.rung.queues)
+    return max(linked, key=lambda each: each.generation)
 
 
-def _one_of_each_name(nodes: Sequence[Node]) -> list[Node]:
+def one_of_each_name(nodes: Sequence[Node]) -> list[Node]:
     """Of nodes of one name the last that joined: the one before is gone, though not everybody knows."""
     return sorted(
         {name: (name, member) for name, member in nodes}.values(), key=lambda node: node[1]

@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from streammine.engine.ladder import promoted
 from streammine.engine.managed_job import ManagedJob
-from streammine.engine.placement import Node, leading_first, newest, place, place_again
+from streammine.engine.placement import (
+    Node,
+    leading_first,
+    newest,
+    one_of_each_name,
+    place,
+    place_again,
+)
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement, Plan
@@ -20,7 +27,7 @@ from streammine.model.schemes import Scheme
 
 def first_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan:
     """Everything placed anew; restored where the job is resumed."""
-    chosen = place(job.graph, nodes[: job.nodes])
+    chosen = place(job.graph, one_of_each_name(nodes)[: job.nodes])
     placements = {
         slice_id: tuple(
             _first_placement(job, slice_id, turn, node) for turn, node in enumerate(places)
@@ -41,8 +48,8 @@ def moved_plan(
     job: ManagedJob, leaving: Mapping[SliceId, Placement], nodes: Sequence[Node], live: bool
 ) -> Plan:
     """Another replica on a node of `nodes` for each that is to leave; that one goes at once unless `live`.
-    An operator that stands ready there is used. Where all of `nodes` have a replica already, one of them
-    takes its place."""
+    An operator that stands ready there is used. One whose slice stands on all of `nodes` leaves it to the
+    others."""
     assert job.plan is not None
     placements = dict(job.plan.placements)
     staying = {
@@ -57,13 +64,15 @@ def moved_plan(
     }
     places = place_again(leaving, staying | {each: linked[each] for each in leaving}, nodes)
     for slice_id, old in leaving.items():
+        going = [replace(old, leaving=True)] if live and old.rung.queues else []
         if slice_id not in places:
-            placements[slice_id] = promoted(job, slice_id, staying[slice_id])
+            others = staying[slice_id]
+            kept = going if any(each.rung.publishes for each in others) else []
+            placements[slice_id] = leading_first((*kept, *promoted(job, slice_id, others)))
             continue
         name, member = places[slice_id]
         new = Placement(name, job.next_generation, member, origins.get(slice_id), rung=old.rung)
-        others = [each for each in staying[slice_id] if each.node != name]
-        going = [replace(old, leaving=True)] if live and old.rung.queues else []
+        others = tuple(each for each in staying[slice_id] if each.node != name)
         placements[slice_id] = leading_first((*going, *others, new))
     return job.next_plan(placements=placements)
 
@@ -94,7 +103,8 @@ def arrived_plan(job: ManagedJob) -> Plan | None:
 def _without_leaving(
     job: ManagedJob, slice_id: SliceId, group: tuple[Placement, ...]
 ) -> tuple[Placement, ...]:
-    new = job.report_of(slice_id, newest(group))
+    staying = [each for each in group if each.rung.queues and not each.leaving]
+    new = job.report_of(slice_id, newest(staying))
     return leading_first(
         each
         for each in group

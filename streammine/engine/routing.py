@@ -65,7 +65,8 @@ class RoutingNode(ABC):
         replica = number, slice_id, _ = job.number, machine.slice_id, machine.generation
         match effect:
             case stimuli.Run(work, repeats):
-                effects.append(Perform(*replica, work, repeats and job.doubled(slice_id)))
+                catches_up = repeats and job.doubled(slice_id)
+                effects.append(Perform(*replica, work, catches_up, job.stands_behind(machine)))
             case stimuli.SendFrame(frame):
                 self._send(job, frame, effects)
             case stimuli.GrantCredit(channel, sender, receiver, frontier):

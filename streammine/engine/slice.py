@@ -111,7 +111,8 @@ class SliceMachine(LinkedReplica):
         self.sleeping = False
         self.exhausted = False
         self.leads = True
-        self.rung = Scheme.ACTIVE_REPLICATION
+        self.rung = self.wanted_rung = Scheme.ACTIVE_REPLICATION
+        self.taking = BEGINNING
         self.last_epoch = BEGINNING
         self.snapshots = SnapshotChain()
         self.accepted = BEGINNING
@@ -153,8 +154,9 @@ class SliceMachine(LinkedReplica):
 
     @property
     def retained_after(self) -> int:
-        """Every epoch above it can be sent again on all channels."""
-        return max((each.retained_after for each in self.outputs.values()), default=BEGINNING)
+        """Every epoch above it can be sent again on all channels, once what is being taken in is held."""
+        kept = (each.retained_after for each in self.outputs.values())
+        return max(kept, default=BEGINNING) if self.taking == BEGINNING else self.taking
 
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         """Take one stimulus, return the effects in the order in which they must happen."""
@@ -188,24 +190,31 @@ class SliceMachine(LinkedReplica):
         return []
 
     def _stand(self, stimulus: Stand) -> list[Effect]:
-        before, self.rung = self.rung, stimulus.rung
+        self.wanted_rung = stimulus.rung
+        if self.taking == BEGINNING:
+            self._climb()
+        return []
+
+    def _climb(self) -> None:
+        """Not while state is taken in: what is made, and may be heard, comes after it."""
+        before, self.rung = self.rung, self.wanted_rung
         for channel in self.outputs.values():
             if before.publishes and not self.rung.publishes:
                 channel.hush()
             elif self.rung.publishes and not before.publishes:
                 channel.speak()
-        return []
 
     def _state_offered(self, stimulus: StateOffered) -> list[Effect]:
         epoch = stimulus.restore.epoch
         stands_by = self.phase is Phase.RUNNING and not self.rung.processes and not self.busy
         if not stands_by or epoch < self.processed_below or stimulus.restore.record is None:
             return []
-        receiving = bool(self.inputs) and self.frontier.complete_below <= epoch
+        receiving = self.frontier.complete_below <= epoch
         if receiving or any(channel.lacked(epoch) for channel in self.outputs.values()):
             return []
         self.busy = True
-        return [Run((TakeState(stimulus.restore),))]
+        self.taking = epoch
+        return [Run((TakeState(stimulus.restore),)), Progressed()]
 
     def _directed(self, stimulus: Directed) -> list[Effect]:
         self.directed = stimulus
@@ -266,9 +275,10 @@ class SliceMachine(LinkedReplica):
         if header.flags & CHECKPOINT and self._is_barrier(header.epoch):
             insort(self.barriers, header.epoch)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
+        received = self.received_below
         self.frontier.advance(each.open_epoch for each in self.inputs.values())
         if not self.rung.processes:
-            return [*effects, *self._credits()]
+            return [*effects, *(self._credits() if self.received_below > received else ())]
         return effects + self._settle()
 
     def _is_barrier(self, epoch: int) -> bool:
@@ -313,6 +323,7 @@ class SliceMachine(LinkedReplica):
 
     def _taken(self, taken: RestoredTo) -> list[Effect]:
         """The state of a complete checkpoint is held: what led up to it is not needed any more."""
+        self.taking = BEGINNING
         self.frozen = taken.epoch
         self.last_epoch = max(self.last_epoch, taken.last_epoch)
         self.barriers = [each for each in self.barriers if each > taken.epoch]
@@ -320,9 +331,7 @@ class SliceMachine(LinkedReplica):
         self.frontier.skip(taken.epoch, taken.due)
         for channel in self.outputs.values():
             channel.restart(taken.epoch)
-        if self.is_source:
-            self.processed_below = taken.epoch + 1
-            return [Progressed()]
+        self._climb()
         return [*self._settle(), Progressed()]
 
     def _finished(self) -> list[Effect]:
@@ -421,7 +430,13 @@ class SliceMachine(LinkedReplica):
         work = self._next_read() if self.is_source else self._next_work()
         if work:
             self.busy = True
-            effects.append(Run(work, self.behind and self.frontier.backlog > 1))
+            effects.append(Run(work, self._repeats))
+
+    @property
+    def _repeats(self) -> bool:
+        """What is done now another replica has done a while ago."""
+        far = self._releasing.credited > self.processed_below + 1
+        return self.behind and (far or self.frontier.backlog > 1)
 
     def _pass_barriers(self) -> list[Effect]:
         effects: list[Effect] = []

@@ -5,7 +5,7 @@ Bodies of frames (`body`) are opaque to the machines: they carry record batches 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streammine.engine.kept import Kept
 from streammine.engine.output_channel import Outgoing
@@ -182,10 +182,12 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Rewired:
-    """The plan's living generations at the other ends of the channels, as far as they have changed."""
+    """The plan's living generations at the other ends of the channels, as far as they have changed.
+    `queueing`: the receivers that only queue what comes."""
 
     senders: dict[int, tuple[int, ...]]
     receivers: dict[int, tuple[int, ...]]
+    queueing: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 @dataclass(frozen=True)
 class Vertex:
     """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
-    `replicas` where there are as many nodes; all but the first stand on the rung of `scheme` at first.
+    `replicas` where there are as many nodes; all but the first stand as `scheme` says at first.
     `replicable`: there may be several.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
@@ -101,7 +101,7 @@ class Vertex:
     discipline: Discipline
     reason: str
     replicas: int = 1
-    scheme: Scheme = Scheme.PASSIVE_REPLICATION
+    scheme: Scheme = Scheme.ACTIVE_REPLICATION
     replicable: bool = True
 
 
@@ -277,7 +277,8 @@ class Plan:
     `began_at`: where the phase is "run", when the pace of its sources began, in seconds of the system clock
     of the node that was manager then. All nodes take it from here, whenever they come: where their clocks
     differ from each other, their slices' rows come apart by as much, and nothing else changes. `schemes`:
-    those that were changed at run time; `fixed`: slices whose scheme a person has set, and nobody chooses.
+    those that were changed at run time. `crowded`: nodes on which replicas behind others do not process.
+    `fixed`: slices whose scheme a person has set, and nobody chooses.
     """
 
     job: int
@@ -290,6 +291,7 @@ class Plan:
     reached: int = BEGINNING
     began_at: float = 0.0
     schemes: dict[SliceId, Scheme] = field(default_factory=dict)
+    crowded: tuple[str, ...] = ()
     fixed: tuple[SliceId, ...] = ()
 
 

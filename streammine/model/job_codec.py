@@ -82,6 +82,7 @@ class _PlanDocument:
     reached: int
     began_at: float
     schemes: dict[str, Scheme]
+    crowded: tuple[str, ...]
     fixed: tuple[str, ...]
 
 
@@ -101,6 +102,7 @@ def encode_plan(plan: Plan) -> bytes:
         plan.reached,
         plan.began_at,
         {str(slice_id): scheme for slice_id, scheme in plan.schemes.items()},
+        plan.crowded,
         tuple(map(str, plan.fixed)),
     )
     return _PLAN.dump_json(document)
@@ -126,6 +128,7 @@ def decode_plan(data: bytes) -> Plan:
         found.reached,
         found.began_at,
         schemes,
+        found.crowded,
         fixed,
     )
 

@@ -86,9 +86,17 @@ class CommitOperator:
         self._started = False
         self._groups: dict[int, _Group] = {}
         self._expected: int | None = None
+        self._read_ahead: dict[str, Manifest] = {}
 
     def prepare(self) -> None:
-        """Nothing to load."""
+        """Read what is committed already while nobody waits for it: of a long run it is much."""
+        try:
+            found, names = self._newest_seal()
+            if found is not None and found.run == self._seal.run:
+                committed_chain(names, found, self._read)
+        except OutputError:
+            # whether it matters shows at the start
+            return
 
     def combiner(self) -> Combiner:
         raise AssertionError("a committer has no combiner")
@@ -101,10 +109,9 @@ class CommitOperator:
         """Write the seal, and remove what earlier runs left. Does nothing when called again."""
         if self._started:
             return
-        seal, names = self._seal, self._store.list("")
-        newest = highest_seal(names)
-        if newest is not None:
-            found = decode_seal(newest, self._store.get(newest))
+        seal = self._seal
+        found, names = self._newest_seal()
+        if found is not None:
             newer = (found.run, found.generation) >= (seal.run, seal.generation)
             if newer and not (found.run == seal.run and seal.generation in found.beside):
                 replaced = found.run == seal.run and found.generation > seal.generation
@@ -128,6 +135,7 @@ class CommitOperator:
             if run is not None and run < seal.run:
                 self._store.delete(name)
         self._started = True
+        self._read_ahead.clear()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
@@ -200,17 +208,32 @@ class CommitOperator:
                 for record in batch.to_pylist():
                     self._take(record)
 
+    def _newest_seal(self) -> tuple[Seal | None, list[str]]:
+        """The seal that counts now, and all names in the folder.
+
+        A replica beside this one may have removed what an earlier run left, after it was listed: it has
+        written a higher seal before.
+        """
+        listed = None
+        while True:
+            names = self._store.list("")
+            newest = highest_seal(names)
+            if newest is None:
+                return None, names
+            try:
+                return decode_seal(newest, self._store.get(newest)), names
+            except OutputError:
+                if newest == listed:
+                    raise
+                listed = newest
+
     def _is_at(self, epoch: int) -> bool:
         """Whether the chain reaches as far as an epoch."""
         return self.last_epoch is not None and self.last_epoch >= epoch
 
     def _continue(self, found: Seal, names: list[str]) -> None:
         """Go on from the last manifest of this run's previous committer."""
-
-        def read(name: str) -> Manifest:
-            return decode_manifest(name, self._store.get(name))
-
-        chain = committed_chain(names, found, read)
+        chain = committed_chain(names, found, self._read)
         if not chain:
             return
         self._tip = chain[-1]
@@ -218,6 +241,12 @@ class CommitOperator:
         self.last_epoch = self._tip.last_epoch
         self.rows_committed = sum(manifest.rows for manifest in chain)
         self.finished = self._tip.finished
+
+    def _read(self, name: str) -> Manifest:
+        """A manifest, which never changes once it is there."""
+        if name not in self._read_ahead:
+            self._read_ahead[name] = decode_manifest(name, self._store.get(name))
+        return self._read_ahead[name]
 
     def _take(self, record: dict[str, Any]) -> None:
         """Note a file. Those of committed groups are known already."""

@@ -169,22 +169,22 @@ class Client:
         return self._end_of(job, "asked for a savepoint", timeout_seconds)
 
     def move(self, job: int, slice_name: str, node: str, mode: str, timeout_seconds: float) -> None:
-        """Have the manager move a slice ("vertex/index"), and wait until it runs on that node alone.
+        """Have the manager move a slice ("vertex/index"), and wait until it runs there and one place less;
+        of several replicas it is the one that leads that moves.
 
         Raises ClusterError when that can't be, the job ends, or it takes too long.
         """
         self._require_running(job)
+        moving = SliceId.parse(slice_name)
+        before = {each.generation for each in self.placements(job).get(moving, ())}
         self._ask(control.MoveRequest(job, slice_name, node, mode))
-        self.wait_for(
-            lambda: self._has_moved(job, slice_name, node),
-            f"{slice_name} does not run on {node} yet, or not there alone",
-            timeout_seconds,
-            job,
-        )
 
-    def _has_moved(self, job: int, slice_name: str, node: str) -> bool:
-        group = self.placements(job).get(SliceId.parse(slice_name), ())
-        return node in {each.node for each in group} and not any(each.leaving for each in group)
+        def moved() -> bool:
+            group = self.placements(job).get(moving, ())
+            come = {each.node for each in group if each.generation not in before}
+            return node in come and not any(each.leaving for each in group)
+
+        self.wait_for(moved, f"{slice_name} has not moved to {node}", timeout_seconds, job)
 
     def change_scheme(
         self,

@@ -3,9 +3,10 @@
 The machine belongs to whoever holds the lock. The loop's thread owns the sockets and feeds in what comes
 from outside; a worker that has finished a slice's work feeds that in itself and performs what follows, so
 that work which leads to more work on this node never waits for another thread to wake up. What must
-leave by a socket it puts into the outbox, which the loop empties before it sends anything itself: effects
-happen in the order in which the machine gave them. Credit alone may wait until something else is sent or
-no work is left, and then only the furthest on a link counts.
+leave by a socket goes into the outbox, whoever puts it there, so effects happen in the order in which the
+machine gave them. The loop empties it and sends without the lock: a replay of a thousand frames keeps no
+worker waiting. Credit alone may wait until something else is sent or no work is left, and then only the
+furthest on a link counts.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from streammine.runtime.measured import MeasuredProcess, counters_of
 from streammine.runtime.outbox import Outbox
 from streammine.runtime.recovery import SnapshotKeeper
 from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
-from streammine.runtime.workers import Workers
+from streammine.runtime.workers import Turn, Workers
 
 logger = logging.getLogger(__name__)
 DECISIONS_LOG = "streammine.decisions"
@@ -172,6 +173,8 @@ class Node:
         self._empty_outbox()
         for each in received:
             self._received(each)
+            if self._outbox.urgent:
+                self._empty_outbox()
         for _ in range(self._events.qsize()):
             stimulus = self._events.get_nowait()()
             if stimulus is not None:
@@ -185,10 +188,11 @@ class Node:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             with self._lock:
                 # read under the lock, or older counters could replace a finished slice's last ones
-                load = self._measured.load(len(self.workers))
+                load = self._measured.load(self.workers)
                 counters = counters_of(self.jobs)
                 steps = {number: job.times.reports for number, job in self.jobs.items()}
                 self._apply(machine.HeartbeatDue(now, time.time(), load, counters, steps))
+        self._empty_outbox()
 
     def _wait_milliseconds(self) -> int:
         if self._outbox.urgent or not self._events.empty():
@@ -209,13 +213,12 @@ class Node:
             self._perform[type(effect)](effect)
 
     def _empty_outbox(self) -> None:
-        if self._outbox:
-            with self._lock:
-                self._send_outbox()
-
-    def _send_outbox(self) -> None:
-        """Send what workers left, oldest first. The caller is the loop and holds the lock."""
-        for effect in self._outbox.take():
+        """Send what waits, oldest first. The caller is the loop and does not hold the lock."""
+        if not self._outbox:
+            return
+        with self._lock:
+            taken = self._outbox.take()
+        for effect in taken:
             self._send(effect)
 
     # --- what comes in --------------------------------------------------------------------------
@@ -397,7 +400,8 @@ class Node:
             if self._outbox and not self._outbox.urgent and not len(self.workers):
                 self.transport.wake()
 
-        self.workers.submit(hosted.rank, task, patient=effect.catches_up)
+        turn = Turn.PATIENT if effect.catches_up else Turn.SOON
+        self.workers.submit(hosted.rank, task, Turn.SPARE if effect.spare else turn)
 
     # --- effects: snapshots ---------------------------------------------------------------------
 
@@ -438,13 +442,9 @@ class Node:
         self.writers.submit(0, write)
 
     def _transmit(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:
-        if threading.get_ident() == self._loop_thread:
-            self._send_outbox()
-            self._send(effect)
-            return
         was_urgent = self._outbox.urgent
         self._outbox.put(effect)
-        if self._outbox.urgent and not was_urgent:
+        if self._outbox.urgent and not was_urgent and threading.get_ident() != self._loop_thread:
             self.transport.wake()
 
     def _send(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:

@@ -43,6 +43,8 @@ class FaultKind(StrEnum):
     """For `seconds` everything that a node sends takes `amount` times as long."""
     SLOW = "slow"
     """For `seconds` a node's work takes `amount` times as long."""
+    CROWDED = "crowded"
+    """For `seconds` a node says that it has no time left for replicas that stand behind others."""
     DISK_FAILED = "disk-failed"
     """For `seconds` a node can't write to the snapshot store."""
     DISK_SLOW = "disk-slow"
@@ -65,7 +67,14 @@ class FaultKind(StrEnum):
 GROUPS: dict[str, tuple[FaultKind, ...]] = {
     "all": tuple(FaultKind),
     "none": (),
-    "node": (FaultKind.CRASH, FaultKind.MANAGER, FaultKind.PAUSE, FaultKind.SLOW, FaultKind.JOIN),
+    "node": (
+        FaultKind.CRASH,
+        FaultKind.MANAGER,
+        FaultKind.PAUSE,
+        FaultKind.SLOW,
+        FaultKind.CROWDED,
+        FaultKind.JOIN,
+    ),
     "session": (FaultKind.EXPIRE, FaultKind.SUSPEND, FaultKind.COORDINATOR),
     "network": (
         FaultKind.SPLIT,

@@ -52,6 +52,7 @@ class FaultInjector:
             FaultKind.DUPLICATES: self._double,
             FaultKind.DELAY: self._delay,
             FaultKind.SLOW: self._slow,
+            FaultKind.CROWDED: self._crowd,
             FaultKind.DISK_FAILED: self._fail_disk,
             FaultKind.DISK_SLOW: self._slow_disk,
             FaultKind.DISK_TORN: self._tear,
@@ -166,6 +167,19 @@ class FaultInjector:
         def undo() -> None:
             node.slowness /= fault.amount
             if node.tasks > before:
+                self._took_effect(number, fault.kind)
+
+        self._until_over(number, fault, undo)
+
+    def _crowd(self, number: int, fault: Fault) -> None:
+        node = self._target(fault)
+        if node is None:
+            return
+        node.crowded += 1
+
+        def undo() -> None:
+            node.crowded -= 1
+            if self._world.monitor.seen_crowded(node.name):
                 self._took_effect(number, fault.kind)
 
         self._until_over(number, fault, undo)

@@ -82,14 +82,16 @@ def _check_released(where: str, output: OutputChannel, link: Link, first: int) -
         if link.base is None and entry.epoch < link.from_epoch:
             continue
         later = entry.nbytes > 0 and entry.epoch > link.frontier
-        over = link.later_bytes > 0 and link.later_bytes + entry.nbytes > output.budget
-        waits = later and over and not output._awaited_frames(link)
+        waits = later and output.full(link, entry) and not output._awaited_frames(link)
         assert waits, f"{where}: a frame of {entry.epoch} to {link.generation} has not left"
         return
 
 
 def _check_credit(where: str, output: OutputChannel, link: Link, first: int) -> None:
-    assert link.later_bytes == sum(link.later.values()), f"{where}: credit is counted wrong"
+    nbytes = sum(nbytes for nbytes, _ in link.later.values())
+    frames = sum(frames for _, frames in link.later.values())
+    counted = link.later_bytes, link.later_frames
+    assert counted == (nbytes, frames), f"{where}: credit is counted wrong"
     assert all(epoch > link.frontier for epoch in link.later), f"{where}: old credit is counted"
     if link.later_bytes <= output.budget:
         return
@@ -100,7 +102,7 @@ def _check_credit(where: str, output: OutputChannel, link: Link, first: int) -> 
     if epochs == sorted(epochs):
         # a source whose rows are out of order must go past it, or its epoch could never end
         # and what leads up to the end that the receiver waits for leaves at once
-        awaited = link.later[min(link.later)]
+        awaited, _ = link.later[min(link.later)]
         limit = awaited + max(output.budget, max((entry.nbytes for entry in later), default=0))
         assert link.later_bytes <= limit, (
             f"{where}: {link.later_bytes} bytes under way to {link.generation}, limit {limit}"

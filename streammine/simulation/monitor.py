@@ -15,6 +15,7 @@ import pyarrow as pa
 from streammine.engine import node_stimuli as machine
 from streammine.engine.loop_slice import LoopSlice
 from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
+from streammine.engine.output_channel import OutputChannel
 from streammine.engine.stimuli import CloseEpoch, Finish, Work
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
@@ -86,6 +87,8 @@ class Monitor:
             match effect:
                 case machine.Perform(_, slice_id, generation, work, _):
                     self._performing(self.books[slice_id, generation], work)
+                case machine.WriteSnapshot(_, slice_id, generation):
+                    self._check_leads(slice_id, generation)
                 case machine.Deploy():
                     for each in effect.replicas:
                         self._restores[each.slice, each.generation] = each.restore
@@ -94,6 +97,13 @@ class Monitor:
         self._steps += 1
         if self._steps % self._settings.check_every == 0:
             self._look_into(node)
+
+    def _check_leads(self, slice_id: SliceId, generation: int) -> None:
+        """Only the oldest replica of a slice freezes."""
+        groups = [plan.placements[slice_id] for plan in self.plans]
+        assert any(group[0].generation == generation for group in groups), (
+            f"{slice_id}@{generation} makes a snapshot, though in no plan it leads"
+        )
 
     def _count(self, slice_id: SliceId, epochs: tuple[int, ...]) -> None:
         closed = self.closed.setdefault(slice_id, set())
@@ -153,6 +163,25 @@ class Monitor:
                 f"{book.name}: channel {channel.number} has forgotten epochs up to "
                 f"{channel.retained_after}; complete checkpoints cover them up to {allowed}"
             )
+            self._check_needed(book, channel)
+
+    def _check_needed(self, book: ReplicaBook, channel: OutputChannel) -> None:
+        """No replica that the plan lists is still to ask for what was forgotten."""
+        if book.finished:
+            return
+        target = self._spec.graph.channels[channel.number].target
+        for placement in self.plans[-1].placements[target]:
+            taker = self.books.get((target, placement.generation))
+            if taker is not None:
+                stands_at = taker.machine.inputs[channel.number].open_epoch
+                needed = channel.retained_after < stands_at
+            else:
+                origin = BEGINNING if placement.restore is None else placement.restore.epoch
+                needed = channel.retained_after <= book.forgettable(channel.number, origin)
+            assert needed or channel.retained_after == BEGINNING, (
+                f"{book.name}: channel {channel.number} has forgotten epochs up to "
+                f"{channel.retained_after}, which generation {placement.generation} of {target} lacks"
+            )
 
     # --- what is declared and written --------------------------------------------------------------
 
@@ -182,6 +211,10 @@ class Monitor:
                     f"after {highest}"
                 )
                 used[placement.generation] = where
+
+    def seen_crowded(self, node: str) -> bool:
+        """The newest plan leaves no time of the node's to replicas behind others."""
+        return bool(self.plans) and node in self.plans[-1].crowded
 
     def checkpoint_written(self, epoch: int) -> None:
         """The manifest of a complete checkpoint is in the store."""

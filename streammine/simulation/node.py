@@ -19,6 +19,7 @@ from streammine.assembly import (
     write_snapshot,
 )
 from streammine.engine import node_stimuli as machine
+from streammine.engine.crowding import CROWDED_SECONDS
 from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
 from streammine.engine.node_stimuli import NodeStimulus
@@ -83,6 +84,7 @@ class VirtualNode:
         self.snapshots = 0
         self.slowness = 1.0
         self.disk_slowness = 1.0
+        self.crowded = 0
         self._random = Random(f"{world.seed}/node/{name}/{self.session.number}")
         skew = world.settings.clock_skew_seconds
         self._clock_ahead_seconds = Random(f"{world.seed}/clock/{name}").uniform(-skew, skew)
@@ -261,7 +263,12 @@ class VirtualNode:
             for (slice_id, _), built in job.replicas.items()
         }
         system = self._system_clock_seconds()
-        load = {"slices": float(len(counters)), "clock": self._seconds()}
+        load = {
+            "slices": float(len(counters)),
+            "clock": self._seconds(),
+            "spare_wait_seconds": 2 * CROWDED_SECONDS if self.crowded else 0.0,
+            "idle_share": 0.0 if self.crowded else 1.0,
+        }
         steps = {number: job.times.reports for number, job in self.jobs.items()}
         self._handle(machine.HeartbeatDue(self._seconds(), system, load, counters, steps))
         self._later(self._world.settings.heartbeat_seconds, self._heartbeat)

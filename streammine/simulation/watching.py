@@ -91,9 +91,9 @@ def _watch_input(channel: InputChannel, note: Note) -> None:
             note("input", "dropped: its epoch is complete")
         return verdict
 
-    def missing(method: Callable[..., Any], sender: int, announced: int) -> int | None:
+    def missing(method: Callable[..., Any], sender: int, announced: int, beat: int) -> int | None:
         feed = channel.feeds.get(sender)
-        found: int | None = method(sender, announced)
+        found: int | None = method(sender, announced, beat)
         if feed is None:
             note("input", "announced: by a generation that is not listed")
         elif found is not None:

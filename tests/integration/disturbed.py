@@ -75,7 +75,17 @@ class RunningJob:
         self.place = place
         self.topology = load(place, file, **changes)
         self.process: subprocess.Popen[str] = place.start("submit", self.topology, "--json")
-        wait_for_output(place.folder / f"{file}-out")
+        self.output = place.folder / f"{file}-out"
+        wait_for_output(self.output)
+
+    def wait_for_more_output(self) -> None:
+        """Until some epochs more are committed."""
+
+        def manifests() -> int:
+            return len(list((self.output / "manifests").glob("*.json")))
+
+        wanted = manifests() + 4
+        eventually(lambda: manifests() >= wanted, lambda: f"{manifests()} of {wanted} groups")
 
     def finished(self) -> dict[str, Any]:
         """Its figures; it must end well."""

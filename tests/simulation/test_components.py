@@ -21,9 +21,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "apps" / "components"
 EPOCH_EDGES = 6
 
 
-def components(messages: int = 2, labels: int = 2, max_rounds: int = 1000) -> Topology:
-    """The application's topology with other slices and rounds."""
+def components(
+    messages: int = 2, labels: int = 2, max_rounds: int = 1000, replicas: int = 1
+) -> Topology:
+    """The application's topology with other slices, rounds and replicas."""
     settings = {
+        "replicas": replicas,
         "epoch.count": EPOCH_EDGES,
         "operators.messages.slices": messages,
         "operators.messages.max_rounds": max_rounds,

@@ -24,7 +24,11 @@ def text(lines: int = 70, seed: int = 5) -> list[str]:
 
 
 def word_count(
-    slices: int = 2, *, discipline: str | None = None, combine: bool | None = None
+    slices: int = 2,
+    *,
+    discipline: str | None = None,
+    combine: bool | None = None,
+    replicas: int = 1,
 ) -> Topology:
     """lines -> words -> counts -> result"""
     fields: dict[str, Any] = {"slices": slices}
@@ -33,7 +37,7 @@ def word_count(
     if combine is not None:
         fields["combine"] = combine
     return (
-        Topology(name="wordcount", epoch={"count": EPOCH_LINES})
+        Topology(name="wordcount", epoch={"count": EPOCH_LINES}, replicas=replicas)
         .source("lines", files="lines.txt", slices=1 + slices % 3)
         .operator("words", input="lines", flat_map={"split": "line", "into": "word"})
         .operator("counts", input="words", key="word", aggregate={"count": "count()"}, **fields)
@@ -65,11 +69,11 @@ def orders_and_payments(rows: int = 60, seed: int = 9) -> dict[str, pa.Table]:
     return tables
 
 
-def equi_join(slices: int = 2, *, discipline: str | None = None) -> Topology:
+def equi_join(slices: int = 2, *, discipline: str | None = None, replicas: int = 1) -> Topology:
     """orders, payments -> matches -> result, in epochs of ten seconds"""
     fields: dict[str, Any] = {} if discipline is None else {"discipline": discipline}
     return (
-        Topology(name="equijoin", epoch={"time": "10s", "column": "ts"})
+        Topology(name="equijoin", epoch={"time": "10s", "column": "ts"}, replicas=replicas)
         .source("orders", files="orders.parquet", prepare="none", slices=slices)
         .source("payments", files="payments.parquet", prepare="none", slices=1)
         .operator(

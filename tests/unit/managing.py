@@ -13,6 +13,7 @@ from streammine.engine.manager_stimuli import (
     ManagerEffect,
     ManagerStimulus,
     NodesChanged,
+    Offer,
     Reported,
     Ticked,
 )
@@ -50,6 +51,8 @@ def text(effect: ManagerEffect) -> str:
             return f"write checkpoint {checkpoint.epoch}"
         case CollectSnapshots(_, keep):
             return f"keep checkpoints {[each.epoch for each in keep]}"
+        case Offer(node, _):
+            return f"offer to {node}"
         case FindCheckpoints():
             return "find checkpoints"
         case SchemeDecided(_, decision):

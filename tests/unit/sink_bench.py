@@ -36,11 +36,12 @@ class Sink:
         file_bytes: int = 1 << 20,
         job: str = "job",
         name: str = "result",
+        beside: tuple[int, ...] = (),
     ) -> None:
         settings = SinkSettings(name, file_format, schema, run, every, file_bytes)
         description = SinkDescription(job, name, file_format, schema, ordered)
         self.slices = [SinkOperator(settings, store, one, generation) for one in range(slices)]
-        self.committer = CommitOperator(description, store, run, generation, every)
+        self.committer = CommitOperator(description, store, run, generation, every, beside)
 
     def send(self, index: int, epoch: int, rows: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Close an epoch at one slice; what goes to the committer."""

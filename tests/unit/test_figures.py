@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from streammine.cli.figures import figures
+from streammine.model.epochs import BEGINNING
 from streammine.model.job import JobGraph, Vertex
 
 SPEC = SimpleNamespace(
@@ -19,6 +20,16 @@ SPEC = SimpleNamespace(
 )
 
 
+def replica(node, generation, frontier, leads=False):
+    return {
+        "node": node,
+        "generation": generation,
+        "leads": leads,
+        "phase": "running",
+        "frontier": frontier,
+    }
+
+
 def status(clocks, rows):
     """Node n-0 hosts lines/0, and so on."""
     return {
@@ -30,6 +41,7 @@ def status(clocks, rows):
                         "node": f"n-{number}",
                         "frontier": number,
                         "counters": {"rows_in": count},
+                        "replicas": [replica(f"n-{number}", 1, number, leads=True)],
                     }
                     for number, count in enumerate(rows)
                 }
@@ -59,3 +71,15 @@ def test_between_two_heartbeats_the_rate_stays():
 def test_a_slice_that_started_again_has_no_negative_rate():
     first = figures(SPEC, status([10.0], [100.0]), None)
     assert figures(SPEC, status([10.5], [5.0]), first).rows_per_second == 0.0
+
+
+def test_all_replicas_of_a_slice_are_shown_but_counted_once():
+    told = status([10.0, 20.0], [100.0])
+    told["jobs"]["3"]["slices"]["lines/0"]["replicas"] += [replica("n-1", 2, BEGINNING)]
+    shown = figures(SPEC, told, None)
+    assert [(each.node, each.generation, each.leads, each.epoch) for each in shown.replicas] == [
+        ("n-0", 1, True, "0"),
+        ("n-1", 2, False, "-"),
+    ]
+    assert shown.operators[0].places == "n-0: 1, n-1: 1"
+    assert shown.rows_read == 100

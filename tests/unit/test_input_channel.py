@@ -35,15 +35,31 @@ def test_frames_are_taken_in_sequence_only() -> None:
     assert channel.open_epoch == 1
 
 
-def test_a_tail_is_missing_when_nothing_comes_between_two_announcements() -> None:
+def test_a_tail_is_missing_when_nothing_comes_for_two_beats() -> None:
     channel = receiver()
-    assert channel.missing(1, 3) is None
+    assert channel.missing(1, 3, beat=1) is None
     verdicts(channel, "0 data 0")
-    assert [channel.missing(1, 3) for _ in range(4)] == [None, 1, 1, 1]
+    assert [channel.missing(1, 3, beat) for beat in (2, 3, 4)] == [None, None, 1]
     verdicts(channel, "1 data 0")
-    assert [channel.missing(1, 3) for _ in range(2)] == [None, 2]
+    assert [channel.missing(1, 3, beat) for beat in (5, 6, 7)] == [None, None, 2]
     verdicts(channel, "2 end 0")
-    assert [channel.missing(1, 3) for _ in range(2)] == [None, None]
+    assert [channel.missing(1, 3, beat) for beat in (8, 9, 10)] == [None] * 3
+
+
+def test_announcements_that_came_in_a_heap_bring_no_wish() -> None:
+    # a node that was busy hears three of them before it sees the frames that came with them
+    channel = receiver()
+    assert [channel.missing(1, each, beat=4) for each in (1, 2, 3)] == [None] * 3
+    assert verdicts(channel, "0 data 0", "1 data 0", "2 end 0") == ["take"] * 3
+
+
+def test_a_wish_is_repeated_ever_more_seldom_until_something_comes() -> None:
+    channel = receiver()
+    asked = [beat for beat in range(80) if channel.missing(1, 3, beat) is not None]
+    assert asked == [2, 6, 14, 30, 46, 62, 78]
+    verdicts(channel, "0 data 0")
+    asked = [beat for beat in range(80, 90) if channel.missing(1, 3, beat) is not None]
+    assert asked == [82, 86]
 
 
 def test_a_frame_for_or_of_an_unknown_generation_is_not_looked_at() -> None:
@@ -51,7 +67,7 @@ def test_a_frame_for_or_of_an_unknown_generation_is_not_looked_at() -> None:
     assert verdicts(channel, "0 data 0 @2") == ["dropped"]
     assert channel.receive(frame_arrived("3.0 data 0", receiver=2)) is Verdict.DROPPED
     assert channel.feeds[1].expected == 0
-    assert channel.missing(2, 5) is None
+    assert channel.missing(2, 5, beat=1) is None
 
 
 def test_the_end_of_the_input_tells_the_last_epoch_that_held_data_once() -> None:
@@ -90,7 +106,7 @@ def test_a_new_feed_must_be_asked_for_until_it_is_heard_of() -> None:
     assert channel.elect() is None, "nothing to ask for again"
     assert channel.leader == 2
     assert [channel.feeds[each].confirmed for each in (2, 4)] == [False, False]
-    assert channel.missing(2, 0) is None
+    assert channel.missing(2, 0, beat=1) is None
     verdicts(channel, "3 data 0 @4")
     assert [channel.feeds[each].confirmed for each in (2, 4)] == [True, True]
 

@@ -56,6 +56,11 @@ def text(effect: NodeEffect) -> str:
             return f"declare plan {plan.version}: {plan.phase}"
         case node.DeclareEnd(_, outcome):
             return f"declare end: {outcome.status}"
+        case node.Sit(_, slice_id, generation, restore):
+            state = "" if restore is None else f" after {restore.epoch}"
+            return f"sit {slice_id}@{generation}{state}"
+        case node.Unseat(_, slice_id):
+            return f"unseat {slice_id}"
         case node.SourcesStart():
             return "sources start"
         case node.WriteSnapshot(_, slice_id, generation, frozen):

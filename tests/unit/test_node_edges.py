@@ -53,6 +53,7 @@ def test_the_first_and_the_last_channel_are_channels_like_others(
     announced = control.Announcements(JOB, ((channel, 1, 1, 3),))
     receiver = running(target)
     assert told(receiver, node.ControlReceived("a", announced)) == []
+    told(receiver, *[node.HeartbeatDue(1.0, 1.0, {}, {})] * 2)
     assert told(receiver, node.ControlReceived("a", announced)) == [
         f"to a: ResendRequest on {channel}"
     ]

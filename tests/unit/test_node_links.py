@@ -46,6 +46,7 @@ def test_every_announcement_is_heard() -> None:
     player = running("counts/0")
     announced = control.Announcements(JOB, ((400, 1, 1, 3), (0, 1, 1, 3), (2, 1, 1, 3)))
     assert told(player, node.ControlReceived("a", announced)) == []
+    told(player, *[node.HeartbeatDue(1.0, 1.0, {}, {})] * 2)
     assert told(player, node.ControlReceived("a", announced)) == [
         "to a: ResendRequest on 0",
         "to a: ResendRequest on 2",

@@ -308,3 +308,39 @@ def test_work_that_is_done_once_more_is_patient_only_beside_another_replica() ->
     assert patience() == [False]
     told(player, plan(3, counts_1=(on_b(1), on_a(3))))
     assert patience() == [True]
+
+
+def test_a_replica_leads_when_it_is_its_slices_oldest() -> None:
+    player = running_b()
+    counts = player.jobs[JOB].slices[COUNTS]
+    assert counts.leads
+    told(player, plan(3, counts_1=(ON_B, on_a(5))))
+    assert counts.leads, "who comes later does not lead"
+    both = plan(4, counts_1=(on_a(5), on_b(6)))
+    told(player, both)
+    told(player, deployed(4, NewReplica(COUNTS, 6, None)))
+    second = player.jobs[JOB].slices[COUNTS]
+    assert second is not counts
+    assert not second.leads
+    told(player, plan(5, counts_1=(on_b(6),)))
+    assert second.leads
+
+
+def test_a_replica_is_built_knowing_who_is_beside_it() -> None:
+    player = new_node("b")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2))
+    effects = player.handle(plan(1, counts_1=(on_a(1), on_b(2))))
+    (effect,) = [each for each in effects if isinstance(each, node.Deploy)]
+    beside = {str(each.slice): each.beside for each in effect.replicas}
+    assert beside == {"source/1": (), "counts/1": (1,)}
+
+
+def test_replicas_of_the_first_plan_have_links_to_all_of_the_other_end() -> None:
+    # GRAPH has one replica of each, so generation 2 is an added one: none of its links stand
+    player = new_node("b")
+    told(player, seen(player, NODES), node.JobSeen(JOB, GRAPH, 2))
+    effects = player.handle(plan(1, source_0=(ON_A, on_b(2))))
+    (effect,) = [each for each in effects if isinstance(each, node.Deploy)]
+    links = {str(each.slice): each.links for each in effect.replicas}
+    assert links["counts/1"] == {1: (1,), 3: (1,)}
+    assert links["source/0"] == {}

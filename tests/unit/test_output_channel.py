@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammine.engine.output_channel import Outgoing, OutputChannel
+from streammine.engine.output_channel import REPLAYED_FRAMES, Outgoing, OutputChannel
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, FrameKind
@@ -288,6 +288,35 @@ def test_in_a_log_out_of_order_a_link_begins_with_the_first_frame_that_is_wanted
     wanted = ["data 9", "data 5, the last", "data 9", "data 8, the last", "data 9, the last"]
     assert texts(channel.sendable(), 2) == wanted
     assert texts(channel.resend(2, 3)) == wanted[3:]
+
+
+def test_what_another_receiver_has_got_goes_to_a_new_one_in_portions() -> None:
+    #   to 1: everything at once     to 2: 64 frames of later epochs, and more as it gets on
+    channel = sender(budget=1 << 20)
+    epochs = 3 * REPLAYED_FRAMES
+    for epoch in range(epochs):
+        data(channel, epoch)
+        end(channel, epoch)
+    assert len(channel.sendable()) == epochs
+    channel.subscribe(2, 0, 0)
+    assert len(channel.sendable()) == REPLAYED_FRAMES + 1, "what it waits for, and later epochs"
+    assert not channel.blocked, "the other one goes on"
+    channel.credit(2, 10)
+    assert texts(channel.sendable())[-1] == f"data {REPLAYED_FRAMES + 10}, the last"
+    channel.credit(2, epochs - 1)
+    assert texts(channel.sendable())[-1] == f"data {epochs - 1}, the last"
+    data(channel, epochs)
+    assert len(channel.sendable()) == 2, "it has caught up"
+
+
+def test_a_long_epoch_that_the_receiver_waits_for_is_replayed_whole() -> None:
+    channel = sender(budget=1 << 20)
+    for _ in range(2 * REPLAYED_FRAMES):
+        data(channel, 0)
+    end(channel, 0)
+    channel.sendable()
+    channel.subscribe(2, 0, 0)
+    assert len(channel.sendable()) == 2 * REPLAYED_FRAMES
 
 
 def test_a_link_may_ask_for_what_is_not_made_yet() -> None:

@@ -15,6 +15,7 @@ from streammine.model.recovery import (
     Propose,
     PruneTo,
     PublishCheckpoint,
+    SliceStanding,
 )
 from streammine.model.snapshots import RecoverySettings, Restore
 from tests.unit.coordinator_standings import (
@@ -309,3 +310,81 @@ def test_a_crash_while_snapshots_are_written_gives_the_rebuilt_slice_its_own_tim
     writing = {**standings, X: frozen(101, written=False, generation=2)}
     assert coordinator.observe(12.0 + PATIENCE_SECONDS, writing) == []
     assert coordinator.phase is Phase.COLLECTING
+
+
+# --- replicas ----------------------------------------------------------------------------------
+
+
+def beside(standing: SliceStanding, *others: SliceStanding) -> SliceStanding:
+    """Who leads, and its slice's other replicas."""
+    return replace(standing, others=others)
+
+
+def agreed(epoch: int, frontier: int, generation: int = 1) -> SliceStanding:
+    return replace(at(frontier, generation), accepted=epoch)
+
+
+def test_the_epoch_lies_beyond_the_fastest_replica_of_a_source() -> None:
+    coordinator = Coordinator(GRAPH, EVERY_TEN_SECONDS)
+    coordinator.observe(0.0, {})
+    standings = at_epochs(40, 50) | {S: beside(at(40), at(70, 2), at(60, 3))}
+    assert coordinator.observe(10.0, standings) == [Propose(71)]
+
+
+def test_nothing_is_named_by_a_replica_that_has_only_just_begun() -> None:
+    coordinator = Coordinator(GRAPH, EVERY_TEN_SECONDS)
+    coordinator.observe(0.0, {})
+    standings = at_epochs(40, 50) | {S: beside(at(40), at(BEGINNING, 2))}
+    assert coordinator.observe(10.0, standings) == [Propose(51)]
+
+
+def test_a_source_of_which_one_replica_has_ended_the_epoch_unheard_has_refused_it() -> None:
+    # whoever takes that end from the second replica freezes nothing
+    coordinator = collecting(101)
+    standings = everywhere(at(100)) | {S: beside(agreed(101, 100), at(102, 2))}
+    assert coordinator.observe(11.0, standings) == [Propose(104)]
+    assert coordinator.margin == 2
+
+
+def test_replicas_that_have_agreed_or_passed_the_barrier_are_no_refusal() -> None:
+    coordinator = collecting(101)
+    heeds = agreed(101, 105, 2)
+    passed = replace(at(105, 3), frozen=101)
+    standings = everywhere(at(100)) | {S: beside(agreed(101, 100), heeds, passed)}
+    assert coordinator.observe(11.0, standings) == []
+    assert coordinator.making == 101
+
+
+def test_a_replica_that_is_over_by_then_is_no_refusal() -> None:
+    coordinator = collecting(101)
+    standings = everywhere(at(100)) | {S: beside(agreed(101, 100), finished(99, 2))}
+    assert coordinator.observe(11.0, standings) == []
+    assert coordinator.making == 101
+
+
+def test_what_other_replicas_of_an_operator_do_holds_no_checkpoint_up() -> None:
+    coordinator = collecting(101)
+    standings = everywhere(frozen(101)) | {X: beside(frozen(101), at(50, 2), at(300, 3))}
+    (effect,) = coordinator.observe(11.0, standings)
+    assert isinstance(effect, PublishCheckpoint)
+    assert effect.checkpoint.slices["x/0"].record == record(101)
+
+
+def test_a_new_leader_that_has_passed_the_barrier_ends_the_checkpoint() -> None:
+    # the one that led is lost before its snapshot was durable; the next one froze nothing there
+    coordinator = collecting(101)
+    coordinator.observe(11.0, everywhere(at(100)))
+    passed = replace(at(103, 2), frozen=101)
+    standings = everywhere(frozen(101)) | {X: passed}
+    assert coordinator.observe(12.0, standings) == [Propose(103)]
+    assert coordinator.making == 103
+
+
+def test_a_new_leader_that_is_still_before_the_barrier_freezes_there() -> None:
+    coordinator = collecting(101)
+    coordinator.observe(11.0, everywhere(at(100)))
+    standings = everywhere(frozen(101)) | {X: at(99, 2)}
+    assert coordinator.observe(12.0, standings) == []
+    done = everywhere(frozen(101)) | {X: frozen(101, generation=2)}
+    (effect,) = coordinator.observe(13.0, done)
+    assert isinstance(effect, PublishCheckpoint)

@@ -52,9 +52,21 @@ def shown(tree):
 def test_each_replica_has_a_row_with_what_proves_its_rung():
     text = shown(told())
     leading, standing_by = (line.split() for line in text.splitlines() if "MB" in line)
-    assert leading[:5] == ["counts/0", "passive-standby-cold", "a", "leads", "running"]
-    assert leading[5:] == ["7", "5.0", "MB", "0.0", "MB", "1,234", "99", "1.25", "s", "1.50"]
-    assert standing_by[:4] == ["b", "passive-standby-cold", "ready", "-"]
+    assert leading[:5] == ["counts/0", "passive-standby-cold", "a", "1", "leads"]
+    assert leading[5:] == [
+        "running",
+        "7",
+        "5.0",
+        "MB",
+        "0.0",
+        "MB",
+        "1,234",
+        "99",
+        "1.25",
+        "s",
+        "1.50",
+    ]
+    assert standing_by[:5] == ["b", "3", "passive-standby-cold", "ready", "-"]
 
 
 def test_the_last_decisions_follow():

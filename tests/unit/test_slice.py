@@ -265,6 +265,9 @@ def test_a_lost_tail_is_asked_for_when_the_sender_announces_it() -> None:
         > 0 announced 1
         > 0 announced 3
         > 0 announced 3
+        > beat
+        > beat
+        > 0 announced 3
           ask 0 for frames from 1
         > 0.1 data 1
         > 0.2 end 1
@@ -431,7 +434,7 @@ def test_a_source_that_ended_while_it_slept_is_woken_in_vain() -> None:
           wake after 1 s
           send 8.0 end 2
         > 8 credit 6
-          run read 64
+          run once more read 64
         > done out 8:5 over last 5
           send 8.1 end 4
           send 8.2 data 5, the last

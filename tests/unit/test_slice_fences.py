@@ -7,6 +7,7 @@ import pytest
 from streammine.engine.stimuli import (
     Announced,
     AskResend,
+    Beat,
     CreditArrived,
     ResendAsked,
     SendFrame,
@@ -52,5 +53,8 @@ def test_an_announcement_for_another_generation_asks_for_nothing() -> None:
     machine.handle(Start())
     for _ in range(3):
         assert machine.handle(Announced(0, 1, OTHER, 3)) == []
+        machine.handle(Beat())
     assert machine.handle(Announced(0, 1, 1, 3)) == []
+    for _ in range(2):
+        machine.handle(Beat())
     assert machine.handle(Announced(0, 1, 1, 3)) == [AskResend(0, 1, 1, 0)]

@@ -257,7 +257,7 @@ def test_work_of_epochs_that_receivers_have_been_given_says_so() -> None:
         > 8 subscribe 8
           announce on 8: next is 0
         > 0.0 data 5, the last
-          run accumulate 5 from 0, close 5
+          run once more accumulate 5 from 0, close 5
         > 0.1 data 6, the last
         > 0.2 data 7, the last
         > done closed 5 out 8:5

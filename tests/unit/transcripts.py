@@ -16,10 +16,12 @@ from textwrap import dedent
 
 from streammine.engine import stimuli
 from streammine.engine.slice import SliceMachine
+from streammine.engine.slice_settings import RestoredTo
 from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, FrameHeader, FrameKind
-from streammine.model.snapshots import SnapshotRecord
+from streammine.model.schemes import Scheme
+from streammine.model.snapshots import Restore, SnapshotRecord
 
 GENERATION = 1
 FRAME_BYTES = 10
@@ -66,10 +68,15 @@ class SlicePlayer:
     0 announced 3                 the sender's next frame has number 3
     0 comes from 1 2              the sender's living generations, as the plan has them
     8 goes to 1 2                 the receiver's
+    leads, leads not              the slice's replica whose snapshots count is this one, or another
+    8 goes to 1 2, queueing 2     the same; generation 2 only queues what comes
+    stands active-standby         the plan puts the replica on this rung
+    offered 7                     the state of complete checkpoint 7
     directed 7                    checkpoint 7 is in the making; ``over``: not any more; ``retain 3``
     written 7, written not        a snapshot is durable, or could not be written
     done …                        work is done; ``closed 5``, ``due 7``, ``open 5``, ``last 5``, ``over``,
-                                  ``wake``, ``finished``, ``frozen 5``, ``out 0:5`` (a batch on channel 0)
+                                  ``wake``, ``finished``, ``frozen 5``, ``taken 5``, ``out 0:5`` (a batch
+                                  on channel 0)
     ============================  =========================================================
     """
 
@@ -89,6 +96,10 @@ class SlicePlayer:
                 return stimuli.Woken()
             case ["beat"]:
                 return stimuli.Beat()
+            case ["leads"]:
+                return stimuli.Led(True)
+            case ["leads", "not"]:
+                return stimuli.Led(False)
             case ["done", *what]:
                 return stimuli.WorkDone(_result(what))
             case ["directed", *what]:
@@ -107,10 +118,17 @@ class SlicePlayer:
                 return _subscribed(link, mine, epoch, epoch)
             case [link, "subscribe", epoch, "at", frontier]:
                 return _subscribed(link, mine, epoch, frontier)
+            case ["stands", rung]:
+                return stimuli.Stand(Scheme(rung))
+            case ["offered", epoch]:
+                return stimuli.StateOffered(Restore(int(epoch), record(int(epoch))))
             case [channel, "comes", "from", *generations]:
                 return stimuli.Rewired({int(channel): tuple(map(int, generations))}, {})
             case [channel, "goes", "to", *generations]:
-                return stimuli.Rewired({}, {int(channel): tuple(map(int, generations))})
+                linked, _, queueing = " ".join(generations).partition(", queueing")
+                receivers = {int(channel): tuple(map(int, linked.split()))}
+                only_queue = {int(channel): tuple(map(int, queueing.split()))} if queueing else {}
+                return stimuli.Rewired({}, receivers, only_queue)
         return frame_arrived(line, mine)
 
 
@@ -189,6 +207,9 @@ def _result(words: list[str]) -> stimuli.WorkResult:
                 fields["finished"] = True
             case "frozen":
                 fields["frozen"] = FrozenSlice(int(next(rest)), BEGINNING)
+            case "taken":
+                taken = int(next(rest))
+                fields["taken"] = RestoredTo(taken, taken)
             case _:
                 raise AssertionError(f"no such result: {word}")
     return stimuli.WorkResult(tuple(outputs), closed=tuple(closed), **fields)  # type: ignore[arg-type]
@@ -249,6 +270,8 @@ def _work_text(work: stimuli.Work) -> str:
             return f"finish in {epoch}"
         case stimuli.Discard(channel, epoch):
             return f"discard {epoch} from {channel}"
+        case stimuli.TakeState(restore):
+            return f"take state {restore.epoch}"
         case stimuli.Freeze(epoch, full, last_epoch, due):
             text = (
                 f"freeze {epoch}{' in full' if full else ''}, data up to {epoch_text(last_epoch)}"

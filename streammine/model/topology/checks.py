@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streammine.model.contracts import Discipline
+from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.keyed import (
@@ -23,7 +24,7 @@ from streammine.model.topology.keyed import (
 from streammine.model.topology.loop_checks import input_path, loop_problems
 from streammine.model.topology.partitions import KeyRangePartition
 from streammine.model.topology.problems import Path, Problem
-from streammine.model.topology.redundancy import contradiction
+from streammine.model.topology.redundancy import contradiction, without_state
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.sources import FilesSource, SourceBase
 from streammine.model.topology.windows import whole_epochs
@@ -112,14 +113,19 @@ def _windows(topology: Topology) -> Problems:
 
 
 def _redundancies(topology: Topology) -> Problems:
-    if (wrong := contradiction(topology.replicas, topology.scheme)) is not None:
-        yield Problem(("scheme",), wrong)
-    for section in ("sources", "operators", "sinks"):
-        for name, part in getattr(topology, section).items():
-            if not isinstance(part, SourceBase | KeyedFields | Sink):
-                continue
-            if (wrong := contradiction(part.replicas, part.scheme)) is not None:
-                yield Problem((section, name, "scheme"), wrong)
+    said: list[tuple[Path, int | None, Scheme | None]] = [
+        (("scheme",), topology.replicas, topology.scheme)
+    ]
+    said += [
+        ((section, name, "scheme"), part.replicas, part.scheme)
+        for section in ("sources", "operators", "sinks")
+        for name, part in getattr(topology, section).items()
+        if isinstance(part, SourceBase | KeyedFields | Sink)
+    ]
+    for path, replicas, scheme in said:
+        wrong = contradiction(replicas, scheme) or without_state(scheme, topology.snapshot.mode)
+        if wrong is not None:
+            yield Problem(path, wrong)
 
 
 def _partitions(topology: Topology) -> Problems:

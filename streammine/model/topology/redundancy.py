@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 from streammine.model.schemes import Scheme
+from streammine.model.snapshots import SnapshotMode
 
 if TYPE_CHECKING:
     from streammine.model.topology.definition import Topology
@@ -38,6 +39,16 @@ def _stands_by(replicas: int | None, scheme: Scheme | None, topology: Topology) 
         if said_replicas is not None:
             return said_replicas > 1
     return False
+
+
+def without_state(scheme: Scheme | None, mode: SnapshotMode) -> str | None:
+    """What is wrong with a scheme whose replicas stand by with a checkpoint's state, where none is made."""
+    if mode != "none" or scheme is None or not scheme.holds_state or scheme.processes:
+        return None
+    return (
+        f"{scheme} takes its state from checkpoints, and snapshot: none makes none; write "
+        "snapshot: {every: 1s}, or scheme: active-standby"
+    )
 
 
 def contradiction(replicas: int | None, scheme: Scheme | None) -> str | None:

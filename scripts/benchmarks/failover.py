@@ -1,0 +1,260 @@
+"""How long output stands still when a node is lost under active replication.
+
+A paced job, every slice of which has replicas, commits a row for each epoch. In the middle one node is killed
+(SIGKILL) or frozen (SIGSTOP); one that is frozen wakes up again, finds that it is no member any more and must
+do no harm. Each node is the victim once: the manager's, those whose replicas lead, the others. The longest
+time between two commits must hardly be longer than before, and the output that of a run without a fault.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks import options
+from benchmarks.gaps import longest_gap
+from benchmarks.held_state import PULSE, HeldState
+from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
+from benchmarks.pictures import keep_results, say_results
+from benchmarks.report import print_json, print_table
+
+BAR_SECONDS = 0.1
+EPOCH_SECONDS = 0.1
+WARM_SECONDS = 3.0
+"""From the sources' begin to where gaps count: code is loaded, and a first checkpoint made."""
+
+WATCHED_SECONDS = 6.0
+"""For so long gaps count before the fault, and as long after it."""
+
+FROZEN_SECONDS = 14.0
+"""Until the victim wakes up: the session of its node is over by then, and what it had is made up for."""
+
+WOKEN_SECONDS = 4.0
+LONGEST_RUN_SECONDS = 60.0
+SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What became of a run whose `victim` was lost by a `fault`: the longest gaps before and after, in
+    seconds, what the victim had been, and the times of the commits around the fault."""
+
+    replicas: int
+    nodes: int
+    fault: str
+    victim: str
+    before: float
+    after: float
+    digest: str
+    commits: tuple[float, ...]
+
+    @property
+    def longer(self) -> float:
+        return self.after - self.before
+
+
+@click.command(help="From the loss of a node to the next output, under active replication.")
+@options.slices
+@options.folder
+@options.as_json
+@click.option(
+    "--replicas",
+    type=click.IntRange(2, 5),
+    multiple=True,
+    default=(2, 3),
+    show_default=True,
+    help="Of every slice; repeatable.",
+)
+@click.option(
+    "--spare",
+    type=click.IntRange(0, 8),
+    multiple=True,
+    default=(0, 1),
+    show_default=True,
+    help="Nodes beyond the replicas of a slice; repeatable.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    type=click.Choice(list(SIGNALS)),
+    multiple=True,
+    default=tuple(SIGNALS),
+    show_default=True,
+)
+@click.option("--keys", type=click.IntRange(1), default=20_000, show_default=True, help="Plugs.")
+@click.option(
+    "--rate", type=click.IntRange(10), default=20_000, show_default=True, help="Events/s."
+)
+@click.option(
+    "--runs", type=click.IntRange(1), default=1, show_default=True, help="Of each victim."
+)
+def failover(
+    slices: int,
+    folder: Path,
+    as_json: bool,
+    replicas: tuple[int, ...],
+    spare: tuple[int, ...],
+    faults: tuple[str, ...],
+    keys: int,
+    rate: int,
+    runs: int,
+) -> None:
+    lost: list[Lost] = []
+    with tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch:
+        digests = {
+            fault: _undisturbed(Path(scratch), _job(fault, keys, rate, slices)) for fault in faults
+        }
+        for count in replicas:
+            for nodes in (count + more for more in spare):
+                for fault in faults:
+                    held = _job(fault, keys, rate, slices, count)
+                    for victim in [*range(nodes)] * runs:
+                        lost.append(_measured(Path(scratch), held, nodes, fault, victim))
+    for each in lost:
+        if each.digest != digests[each.fault]:
+            raise click.ClickException(f"the digest is another where {_said(each)}")
+    figures = {
+        "name": "failover",
+        "paced_events_per_second": rate,
+        "epoch_seconds": EPOCH_SECONDS,
+        "runs": [_figures(each) for each in lost],
+        "most_longer_seconds": round(max(each.longer for each in lost), 3),
+        "bar_seconds": BAR_SECONDS,
+        "digests": digests,
+    }
+    paths = keep_results(folder, figures, lambda figure: _draw(figure, lost))
+    if as_json:
+        print_json(figures)
+        return
+    _print(figures)
+    say_results(paths)
+
+
+def _job(fault: str, keys: int, rate: int, slices: int, replicas: int = 1) -> HeldState:
+    seconds = WARM_SECONDS + 2 * WATCHED_SECONDS
+    if fault == "frozen":
+        seconds += FROZEN_SECONDS - WATCHED_SECONDS + WOKEN_SECONDS
+    return HeldState(
+        keys,
+        round(rate * seconds),
+        round(rate * EPOCH_SECONDS),
+        rate=rate,
+        slices=slices,
+        replicas=replicas,
+    )
+
+
+def _undisturbed(output: Path, held: HeldState) -> str:
+    """The digest of the output where there is one replica of everything, and no fault."""
+    with LiveCluster(2) as cluster:
+        return cluster.finish(cluster.submit(held.topology(output)), LONGEST_RUN_SECONDS).digest()
+
+
+def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int) -> Lost:
+    with LiveCluster(nodes) as cluster:
+        job = cluster.submit(held.topology(output))
+        began = cluster.began(job)
+        first = began + WARM_SECONDS
+        # in the order in which they joined: the first one is the manager
+        name = cluster.client.members[victim].name
+        was = ", ".join(_roles(cluster, job, name)) or "leads nothing"
+        wait_until(first + WATCHED_SECONDS)
+        process = cluster.local.processes[name].pid
+        begun = time.time()
+        os.kill(process, SIGNALS[fault])
+        last = begun + WATCHED_SECONDS
+        if fault == "frozen":
+            wait_until(begun + FROZEN_SECONDS)
+            os.kill(process, signal.SIGCONT)
+            last = begun + FROZEN_SECONDS + WOKEN_SECONDS
+        run = cluster.finish(job, LONGEST_RUN_SECONDS)
+        times = [at for _, at in commit_times(output / PULSE)]
+        assert held.replicas is not None
+        return Lost(
+            held.replicas,
+            nodes,
+            fault,
+            f"{name}: {was}",
+            longest_gap([at for at in times if at <= begun], first, begun),
+            longest_gap(times, begun, min(last, max(times))),
+            run.digest(),
+            tuple(at - begun for at in times),
+        )
+
+
+def _roles(cluster: LiveCluster, job: LiveJob, name: str) -> Iterator[str]:
+    """What a node does that others feel when it is lost."""
+    if cluster.client.status(job.number)["manager"] == name:
+        yield "manager"
+    kinds = {vertex.name: vertex.kind for vertex in job.submission.spec.graph.vertices}
+    led = [
+        kinds[slice_name.rpartition("/")[0]]
+        for slice_name, each in cluster.slices(job).items()
+        if each["node"] == name
+    ]
+    for kind in ("source", "stateful", "sink", "committer"):
+        if kind in led:
+            yield f"leads {led.count(kind)} {kind}"
+
+
+def _figures(lost: Lost) -> dict[str, Any]:
+    return {
+        "replicas": lost.replicas,
+        "nodes": lost.nodes,
+        "fault": lost.fault,
+        "victim": lost.victim,
+        "gap_before_seconds": round(lost.before, 3),
+        "gap_after_seconds": round(lost.after, 3),
+        "longer_seconds": round(lost.longer, 3),
+    }
+
+
+def _said(lost: Lost) -> str:
+    return f"{lost.victim} of {lost.nodes} nodes was {lost.fault}, {lost.replicas} replicas"
+
+
+def _print(figures: dict[str, Any]) -> None:
+    print(
+        f"failover: {figures['paced_events_per_second']:,} events/s in epochs of "
+        f"{figures['epoch_seconds'] * 1000:.0f} ms, each committed alone"
+    )
+    head = ("replicas", "nodes", "fault", "longest gap before", "after", "longer", "victim")
+    rows = [
+        (
+            f"{run['replicas']}",
+            f"{run['nodes']}",
+            run["fault"],
+            *(
+                f"{run[name] * 1000:.0f} ms"
+                for name in ("gap_before_seconds", "gap_after_seconds", "longer_seconds")
+            ),
+            run["victim"],
+        )
+        for run in figures["runs"]
+    ]
+    print_table(head, rows)
+    print(
+        f"longest: {figures['most_longer_seconds'] * 1000:.0f} ms longer; "
+        f"bar: {BAR_SECONDS * 1000:.0f} ms; digests unchanged"
+    )
+
+
+def _draw(figure: Any, lost: list[Lost]) -> None:
+    axes = figure.subplots()
+    for each in lost:
+        around = [at for at in each.commits if abs(at) < WATCHED_SECONDS]
+        gaps = [(late, (late - early) * 1000) for early, late in pairwise(around)]
+        axes.plot(*zip(*gaps, strict=True), linewidth=0.8, label=_said(each))
+    axes.axvline(0.0, color="black", linestyle=":")
+    axes.set_xlabel("seconds after the fault")
+    axes.set_ylabel("ms since the commit before")
+    axes.set_title("time between commits around the loss of a node")

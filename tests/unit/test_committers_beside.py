@@ -1,0 +1,250 @@
+"""Replicas of a committer: what they write in whatever order is one chain; a replaced one is on none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from streammine.model.errors import OutputError, ReplacedError
+from streammine.model.manifest import Seal, decode_seal, encode_seal, highest_seal
+from streammine.runtime.output import (
+    CommittedOutput,
+    Tail,
+    begin_run,
+    clean,
+    leftovers,
+    read_output,
+)
+from tests.unit.memory_store import MemoryStore
+from tests.unit.sink_bench import Sink
+
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+def rows(*values: int) -> list[pa.RecordBatch]:
+    return [pa.record_batch([pa.array([value], pa.int64())], schema=SCHEMA) for value in values]
+
+
+def replica(
+    store: MemoryStore, generation: int, *beside: int, run: int = 1, every: int = 1
+) -> Sink:
+    """A replica of the sink's slice and one of its committer, of the same generation."""
+    return Sink(store, SCHEMA, run=run, generation=generation, every=every, beside=tuple(beside))
+
+
+def visible(store: MemoryStore) -> list[int]:
+    return [value for _, table in read_output(store) for value in table.column("x").to_pylist()]
+
+
+def taken(sinks: Sequence[Sink], epochs: int, turns: Sequence[int], store: MemoryStore) -> None:
+    """Each turn names the replica that commits its next epoch; what is visible only ever grows."""
+    reached = [0] * len(sinks)
+    for turn in turns:
+        if reached[turn] < epochs:
+            sinks[turn].epoch(reached[turn], rows(reached[turn]))
+            reached[turn] += 1
+            assert visible(store) == list(range(max(reached)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_that_commit_in_any_order_give_one_chain(seed: int) -> None:
+    store = MemoryStore()
+    sinks = [replica(store, 1, 2), replica(store, 2, 1)]
+    taken(sinks, 8, Random(seed).choices((0, 1), k=40), store)
+    for sink in sinks:
+        sink.finish(7)
+    output = CommittedOutput(store)
+    assert output.finished
+    assert [manifest.sequence for manifest in output.manifests] == list(range(9))
+    assert visible(store) == list(range(8))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_three_give_one_chain_too(seed: int) -> None:
+    store = MemoryStore()
+    sinks = [replica(store, 1, 2, 3), replica(store, 2, 1, 3), replica(store, 3, 1, 2)]
+    taken(sinks, 6, Random(seed).choices((0, 1, 2), k=60), store)
+    assert visible(store) == list(range(6))
+
+
+def test_one_that_stood_still_goes_on_beside_the_other() -> None:
+    store = MemoryStore()
+    first, second = replica(store, 1, 2), replica(store, 2, 1)
+    taken([first, second], 6, [0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1], store)
+    assert visible(store) == list(range(6))
+    assert first.committer.last_epoch == second.committer.last_epoch == 5
+
+
+def test_one_that_begins_late_goes_on_from_what_the_other_has_committed() -> None:
+    store = MemoryStore()
+    first, second = replica(store, 1, 2), replica(store, 2, 1)
+    for epoch in range(3):
+        first.epoch(epoch, rows(epoch))
+    for epoch in range(5):
+        second.epoch(epoch, rows(epoch))
+    assert visible(store) == list(range(5))
+    assert second.committer.rows_committed == 5
+    assert [each.generation for each in CommittedOutput(store).manifests] == [1, 1, 1, 2, 2]
+
+
+def test_the_lower_generation_may_begin_after_the_higher() -> None:
+    store = MemoryStore()
+    first, second = replica(store, 1, 2), replica(store, 2, 1)
+    second.epoch(0, rows(0))
+    for epoch in range(3):
+        first.epoch(epoch, rows(epoch))
+    assert visible(store) == [0, 1, 2]
+
+
+def test_a_replaced_one_is_followed_by_nobody() -> None:
+    #   g1: 0 1 | stands still ....... 2 3      g3 takes its place beside g2
+    store = MemoryStore()
+    first, second = replica(store, 1, 2), replica(store, 2, 1)
+    taken([first, second], 2, [0, 1, 0, 1], store)
+    third = replica(store, 3, 2)
+    third.epoch(2, rows(2))
+    first.epoch(2, rows(-2))
+    first.epoch(3, rows(-3))
+    assert visible(store) == [0, 1, 2]
+    second.epoch(2, rows(2))
+    second.epoch(3, rows(3))
+    assert visible(store) == [0, 1, 2, 3]
+    third.epoch(3, rows(3))
+    third.epoch(4, rows(4))
+    first.epoch(4, rows(-4))
+    first.epoch(5, rows(-5))
+    assert visible(store) == [0, 1, 2, 3, 4]
+
+
+def test_a_replaced_one_that_has_not_begun_does_not_begin() -> None:
+    store = MemoryStore()
+    first, second, third = replica(store, 1, 2), replica(store, 2, 1), replica(store, 3, 2)
+    second.epoch(0, rows(0))
+    third.epoch(0, rows(0))
+    with pytest.raises(ReplacedError):
+        first.epoch(0, rows(-1))
+    assert visible(store) == [0]
+
+
+def test_another_run_is_beside_nobody() -> None:
+    store = MemoryStore()
+    old = replica(store, 1, 2, run=1)
+    old.epoch(0, rows(0))
+    new = replica(store, 2, 1, run=2)
+    new.epoch(0, rows(10))
+    with pytest.raises(OutputError, match="taken over by run 2"):
+        replica(store, 1, 2, run=1).epoch(0, rows(0))
+    assert visible(store) == [10]
+
+
+def test_both_groups_of_epochs_are_cut_alike() -> None:
+    store = MemoryStore()
+    sinks = [replica(store, 1, 2, every=3), replica(store, 2, 1, every=3)]
+    for epoch, turn in ((0, 0), (0, 1), (1, 1), (2, 1), (3, 1), (1, 0), (2, 0), (3, 0)):
+        sinks[turn].epoch(epoch, rows(epoch))
+    for turn in (0, 1):
+        sinks[turn].finish(3)
+    assert visible(store) == [0, 1, 2, 3]
+    assert [each.last_epoch for each in CommittedOutput(store).manifests] == [2, 5, 5]
+
+
+def test_a_tail_gives_each_epoch_once_whoever_commits_it() -> None:
+    store = MemoryStore()
+    tail = Tail(store)
+    sinks = [replica(store, 1, 2), replica(store, 2, 1)]
+    seen: list[int] = []
+    random = Random(3)
+    reached = [0, 0]
+    while min(reached) < 10:
+        turn = random.randrange(2)
+        if reached[turn] < 10:
+            sinks[turn].epoch(reached[turn], rows(reached[turn]))
+            reached[turn] += 1
+        if random.random() < 0.6:
+            seen += [epoch for epoch, _ in tail.new()]
+    seen += [epoch for epoch, _ in tail.new()]
+    assert seen == list(range(10))
+
+
+def test_what_nobody_counts_is_left_over_and_cleaned() -> None:
+    store = MemoryStore()
+    sinks = [replica(store, 1, 2), replica(store, 2, 1)]
+    taken(sinks, 3, [0, 1, 1, 0, 0, 1], store)
+    unused = set(leftovers(store))
+    assert unused, "each epoch was written twice, and one file of it counts"
+    counted = {file.name for each in CommittedOutput(store).manifests for file in each.files}
+    assert not unused & counted
+    clean(store)
+    assert visible(store) == [0, 1, 2]
+    assert not leftovers(store)
+
+
+def test_a_new_run_removes_what_both_have_written() -> None:
+    store = MemoryStore()
+    sinks = [replica(store, 1, 2), replica(store, 2, 1)]
+    taken(sinks, 2, [0, 1, 1, 0], store)
+    run = begin_run(store, "job", "result", overwrite=True)
+    new = replica(store, 1, run=run)
+    new.epoch(0, rows(7))
+    assert visible(store) == [7]
+    assert {name.partition("-")[0] for name in store.list("manifests/")} == {f"manifests/{run:06}"}
+
+
+def test_a_seal_tells_who_is_beside() -> None:
+    store = MemoryStore()
+    replica(store, 4, 2, 3).epoch(0, rows(0))
+    name = highest_seal(store.list(""))
+    assert name is not None
+    seal = decode_seal(name, store.get(name))
+    assert seal.beside == (2, 3)
+    assert decode_seal(name, encode_seal(seal)) == seal
+    assert isinstance(seal, Seal)
+
+
+def test_a_seal_that_another_one_removed_since_it_was_listed_is_no_damage() -> None:
+    #   g2: lists seal of run 1 .......................... reads it
+    #   g1:                       writes seal of run 2, removes run 1
+    class Interrupted(MemoryStore):
+        def get(self, name: str) -> pa.Buffer:
+            if waiting and name.startswith("seals/000001"):
+                waiting.pop().epoch(0, rows(5))
+            if name not in self.blobs:
+                raise OutputError(f"can't read {name}: No such file or directory")
+            return super().get(name)
+
+    store, waiting = Interrupted(), list[Sink]()
+    replica(store, 1, run=1).epoch(0, rows(0))
+    first, second = replica(store, 1, 2, run=2), replica(store, 2, 1, run=2)
+    waiting.append(first)
+    second.epoch(0, rows(5))
+    second.epoch(1, rows(6))
+    assert visible(store) == [5, 6]
+
+
+def test_a_seal_that_can_not_be_read_is_damage() -> None:
+    store = MemoryStore()
+    replica(store, 1).epoch(0, rows(0))
+    store.blobs["seals/000001-000001.json"] = b"{}"
+    with pytest.raises(OutputError, match="is damaged"):
+        replica(store, 2, 1).epoch(0, rows(0))
+
+
+def test_what_is_committed_is_read_before_it_is_waited_for() -> None:
+    store = MemoryStore()
+    first = replica(store, 1, 2)
+    for epoch in range(5):
+        first.epoch(epoch, rows(epoch))
+    second = replica(store, 2, 1)
+    second.committer.prepare()
+    first.epoch(5, rows(5))
+    read: list[str] = []
+    get = store.get
+    store.get = lambda name: (read.append(name), get(name))[1]  # type: ignore[method-assign]
+    second.epoch(6, rows(6))
+    assert [name for name in read if name.startswith("manifests/")] == [
+        "manifests/000001-000001-0000000005.json"
+    ]
+    assert visible(store) == list(range(7))
