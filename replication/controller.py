@@ -21,13 +21,13 @@ DECISIONS_KEPT = 1_000
 
 
 class Controller:
-    """Implements `SchemeController`."""
+    """Implements `SchemeController`. `detection_seconds`: the longest that it takes to notice a loss."""
 
-    def __init__(self, goal: RecoveryGoal) -> None:
+    def __init__(self, goal: RecoveryGoal, detection_seconds: float | None = None) -> None:
         assert goal.max_seconds > 0
         assert goal.cool_down_seconds >= 0
         self._goal = goal
-        self._history = RecoveryHistory()
+        self._history = RecoveryHistory(detection_seconds)
         self._slices: dict[SliceId, SliceController] = {}
         self._decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         self._now_seconds = 0.0
@@ -50,7 +50,7 @@ class Controller:
         self._now_seconds = now_seconds
         known = self._slices
         self._slices = {
-            slice_id: known.get(slice_id) or SliceController(slice_id, self._goal, seen.scheme)
+            slice_id: known.get(slice_id) or SliceController(slice_id, self._goal, seen)
             for slice_id, seen in sorted(observations.items())
         }
         looks = (

@@ -4,9 +4,10 @@ A step without a length takes the median of its newest times, so that one odd me
 with a length goes at all bytes per all seconds of its newest times: a small snapshot takes as long as opening
 its file does, and says little of how fast a large one is read; in the sum it weighs as little as it should.
 
-Of detecting, switching, deploying and loading one measurement each is enough: they all happen when a replica
-is added, and the safety margin of the choice is there for the rest. Nobody may have fetched a replay yet
-when these are known; until then it is taken to come as fast as it is processed.
+Of switching, deploying and loading one measurement each is enough: they all happen when a replica is added,
+and the safety margin of the choice is there for the rest. What may not have happened yet has a stand-in: for
+detecting a loss, the longest time that the failure detector may take; for loading, as long as hardly anything
+was loaded, how fast snapshots are written; and a replay is taken to be fetched as fast as it is processed.
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ from streammine.model.recovery_policy import Measurement, Step
 WINDOW = 16
 """Measurements of a step that count, the newest."""
 
-ENOUGH = {Step.DETECT: 1, Step.SWITCH: 1, Step.DEPLOY: 1, Step.LOAD: 1, Step.FETCH: 0}
-"""How many of them there must be."""
+NEEDED = (Step.DETECT, Step.SWITCH, Step.DEPLOY, Step.LOAD)
+"""The steps that must be known, be it from a stand-in."""
+
+LOADED_SHARE = 0.1
+"""Of what was saved: less than that says nothing of how fast a large snapshot is loaded."""
 
 SHORTEST_SECONDS = 1e-6
 """What took no time that a clock could see."""
 
 
 class RecoveryHistory:
-    """Of one job. Bounded."""
+    """Of one job. Bounded. `detection_seconds`: the stand-in, None where there is none."""
 
-    def __init__(self) -> None:
+    def __init__(self, detection_seconds: float | None = None) -> None:
+        self._detection_seconds = detection_seconds
         self._newest: dict[Step, deque[Measurement]] = {step: deque(maxlen=WINDOW) for step in Step}
 
     def add(self, measurement: Measurement) -> None:
@@ -41,7 +46,12 @@ class RecoveryHistory:
     @property
     def missing(self) -> tuple[str, ...]:
         """The steps of which too little is known."""
-        return tuple(step.value for step in Step if len(self._newest[step]) < ENOUGH[step])
+        return tuple(step.value for step in NEEDED if not self._known(step))
+
+    def _known(self, step: Step) -> bool:
+        if step is Step.DETECT and self._detection_seconds is not None:
+            return True
+        return bool(self._newest[step]) or (step is Step.LOAD and bool(self._newest[Step.SAVE]))
 
     @property
     def times(self) -> StepTimes:
@@ -51,11 +61,20 @@ class RecoveryHistory:
             self._median_seconds(Step.DETECT),
             self._median_seconds(Step.SWITCH),
             self._median_seconds(Step.DEPLOY),
-            self._bytes_per_second(Step.LOAD),
+            self._bytes_per_second(Step.SAVE if self._hardly_loaded else Step.LOAD),
             self._bytes_per_second(Step.FETCH),
         )
 
+    @property
+    def _hardly_loaded(self) -> bool:
+        return self._nbytes(Step.LOAD) < LOADED_SHARE * self._nbytes(Step.SAVE)
+
+    def _nbytes(self, step: Step) -> float:
+        return sum(each.nbytes for each in self._newest[step])
+
     def _median_seconds(self, step: Step) -> float:
+        if step is Step.DETECT and self._detection_seconds is not None and not self._newest[step]:
+            return self._detection_seconds
         return median(each.seconds for each in self._newest[step])
 
     def _bytes_per_second(self, step: Step) -> float:
@@ -63,4 +82,4 @@ class RecoveryHistory:
         if not newest:
             return math.inf
         seconds = sum(each.seconds for each in newest)
-        return sum(each.nbytes for each in newest) / max(seconds, SHORTEST_SECONDS)
+        return self._nbytes(step) / max(seconds, SHORTEST_SECONDS)

@@ -7,6 +7,8 @@ House rules
 * After each change it cools down, for load comes in spikes. Until it has cooled down, the scheme is changed
   only for safety: because what it is to have no longer fits, or is not known to. Such a change starts the
   cool-down anew.
+* What an earlier manager's controller has chosen stands while this one measures, but no longer than
+  `PATIENCE_SECONDS`: it rests on more than is known here yet.
 * As long as there is one node alone, nothing is decided. No further replica has a place then, and what the
   slice is to have it has again as soon as there is a second node.
 
@@ -43,6 +45,9 @@ from streammine.model.recovery_assessment import (
 from streammine.model.recovery_policy import RecoveryGoal, SliceObservation
 from streammine.model.schemes import Scheme
 
+PATIENCE_SECONDS = 30.0
+"""Several checkpoints, as often as they are made by default."""
+
 
 class _Event(Enum):
     MEASURED = "measured"
@@ -65,9 +70,12 @@ _TRANSITIONS = {
 class SliceController:
     """`look` is the only mutator. `scheme` is what the slice is to have."""
 
-    def __init__(self, slice_id: SliceId, goal: RecoveryGoal, scheme: Scheme) -> None:
+    def __init__(self, slice_id: SliceId, goal: RecoveryGoal, begun: SliceObservation) -> None:
+        """`begun`: how the slice was found."""
         self.phase = ControlPhase.MEASURING
-        self.scheme = scheme
+        self.scheme = begun.scheme
+        self._inherits = begun.chosen
+        self._began_at: float | None = None
         self._slice = slice_id
         self._goal = goal
         self._changed_at: float | None = None
@@ -83,6 +91,11 @@ class SliceController:
         self, now_seconds: float, observation: SliceObservation, history: RecoveryHistory
     ) -> Decision | None:
         """What changes from now on, if anything does."""
+        if self._began_at is None:
+            self._began_at = now_seconds
+            if self._inherits:
+                # when it was chosen is not known: it may have been just now
+                self._changed_at = now_seconds
         self._history.observe(now_seconds, observation)
         self._assessment = self._assess(history)
         if min(observation.replicas, observation.nodes) < 2:
@@ -108,6 +121,9 @@ class SliceController:
 
     def _choose(self, now_seconds: float) -> Choice:
         missing = self._assessment.missing
+        if missing and self._waits(now_seconds):
+            return self.scheme, f"chosen before; not measured yet: {', '.join(missing)}"
+        self._inherits = False
         if missing:
             if self.phase is not ControlPhase.MEASURING:
                 self._enter(_Event.LACKING)
@@ -118,6 +134,11 @@ class SliceController:
             self._enter(_Event.COOLED)
         may_save = self.phase is ControlPhase.SETTLED
         return choose(self.scheme, self._assessment, self._goal, may_save)
+
+    def _waits(self, now_seconds: float) -> bool:
+        """What was chosen before stands for a while."""
+        assert self._began_at is not None
+        return self._inherits and now_seconds - self._began_at < PATIENCE_SECONDS
 
     def _cooled(self, now_seconds: float) -> bool:
         changed_at = self._changed_at

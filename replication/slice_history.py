@@ -3,7 +3,8 @@
 A single look says too little: right after a checkpoint there is hardly anything to replay, just before the
 next there is most, and choosing by the moment would follow every tooth of that saw. So the outlook is that of
 the worst moment: the newest checkpoint is as old as checkpoints got lately, and all the while the input came
-as fast as at its fastest in that time. How fast the slice processes is the median of what was seen lately.
+as fast as at its fastest in that time. How fast the slice processes is the median of what was seen lately;
+where no input has come, there is nothing to catch up with, and it need not be known.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class SliceHistory:
             missing.append("a complete checkpoint")
         elif not self._ages_seconds:
             missing.append("how old checkpoints get")
-        if len(self._processing) < ENOUGH_PROCESSING_RATES:
+        if self._has_input and len(self._processing) < ENOUGH_PROCESSING_RATES:
             missing.append("how fast it processes")
         return tuple(missing)
 
@@ -73,12 +74,17 @@ class SliceHistory:
             checkpoint_seconds=self._checkpoint_seconds,
             input_bytes_per_second=max(rate for _, rate in self._input),
             output_bytes_per_second=seen.output_bytes_per_second,
-            processing_bytes_per_second=median(self._processing),
+            processing_bytes_per_second=median(self._processing or [0.0]),
             busy_share=seen.busy_share,
             queued_bytes=seen.queued_bytes,
             standby_queued_bytes=seen.standby_queued_bytes,
             input_waits=seen.input_waits,
         )
+
+    @property
+    def _has_input(self) -> bool:
+        assert self._newest is not None
+        return self._newest.queued_bytes > 0 or any(rate > 0 for _, rate in self._input)
 
     @property
     def _checkpoint_seconds(self) -> float:

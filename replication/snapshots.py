@@ -82,6 +82,7 @@ class Layer:
     full: bool
     state_version: int
     pieces: Iterator[pa.Buffer]
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,11 @@ class LoadedSnapshot:
     position: Position | None
     layers: tuple[Layer, ...]
     carried: Callable[[], Carried | None]
+
+    @property
+    def nbytes(self) -> int:
+        """What is read of it, all layers together."""
+        return sum(each.nbytes for each in self.layers)
 
 
 def write_snapshot(
@@ -163,7 +169,13 @@ def load_snapshot(store: Store, record: SnapshotRecord, slice_id: SliceId) -> Lo
         top.due,
         top.position,
         tuple(
-            Layer(one.name.epoch, one.full, one.state_version, _pieces(store, one.parts))
+            Layer(
+                one.name.epoch,
+                one.full,
+                one.state_version,
+                _pieces(store, one.parts),
+                sum(part.nbytes for part in one.parts),
+            )
             for one in headers
         ),
         lambda: _carried(store, top.carried),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from replication import (
     GENERATIONS_PER_ATTEMPT,
+    Controller,
     Coordinator,
     Term,
     begin_term,
@@ -26,7 +27,8 @@ from replication import (
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import DEFAULT_READ_ROWS, BuiltSlice, Environment
 from streammine.assembly.seats import Seats
-from streammine.engine.manager import Policies
+from streammine.assembly.step_times import StepTimes
+from streammine.engine.policies import Policies
 
 __all__ = [
     "DEFAULT_READ_ROWS",
@@ -36,6 +38,7 @@ __all__ = [
     "CompiledJob",
     "Environment",
     "Seats",
+    "StepTimes",
     "Term",
     "begin_term",
     "collect",
@@ -49,5 +52,5 @@ __all__ = [
     "write_snapshot",
 ]
 
-POLICIES = Policies(Coordinator, recovery_line)
+POLICIES = Policies(Coordinator, recovery_line, Controller)
 """What every node's manager decides by."""

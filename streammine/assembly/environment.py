@@ -96,8 +96,14 @@ class BuiltSlice:
 
         Raises SnapshotDamagedError and StateVersionError, besides what user code raises.
         """
+        self.prepare_operator()
+        self.take_snapshot()
+
+    def prepare_operator(self) -> None:
         if not self.prepared:
             self.processor.prepare()
+
+    def take_snapshot(self) -> None:
         if self.snapshot is not None and isinstance(self.processor, OperatorProcessor):
             assert self.restore is not None
             assert self.restore.record is not None

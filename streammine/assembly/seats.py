@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import BuiltSlice, Environment
+from streammine.assembly.step_times import StepTimes
 from streammine.engine.node_stimuli import NewReplica, Seated, Sit
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import TakeState
@@ -11,25 +12,36 @@ from streammine.model.control import DamagedSnapshot
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
+from streammine.model.recovery_policy import Step
 
 
 class Seats:
     """Of one job on one node, by slice. Used on one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: StepTimes) -> None:
+        self._times = times
         self._taken: dict[SliceId, BuiltSlice] = {}
 
-    def sit(self, compiled: CompiledJob, wish: Sit, environment: Environment) -> Seated:
-        """Do as wished. A snapshot that can't be read leaves nothing."""
+    def sit(
+        self,
+        compiled: CompiledJob,
+        wish: Sit,
+        environment: Environment,
+        since: float | None = None,
+    ) -> Seated:
+        """Do as wished, `since` some time. A snapshot that can't be read leaves nothing."""
         restore = wish.restore
+        begun = self._times.clock() if since is None else since
         try:
             built = self._taken.get(wish.slice)
             if built is None:
                 replica = NewReplica(wish.slice, wish.generation, restore)
-                built = self._taken[wish.slice] = compiled.slice(wish.job, replica, environment)
-                built.prepare()
+                built = self._times.built(compiled, wish.job, replica, environment, since=begun)
+                self._taken[wish.slice] = built
             elif restore is not None and isinstance(built.processor, OperatorProcessor):
                 built.processor.perform((TakeState(restore),), 0.0)
+                nbytes = 0 if restore.record is None else restore.record.nbytes
+                self._times.took(Step.LOAD, wish.slice, wish.generation, begun, nbytes)
         except SnapshotDamagedError as error:
             self.leave(wish.slice)
             assert restore is not None

@@ -21,7 +21,7 @@ from streammine.model.suggestions import hint, listed
 from streammine.runtime.endpoints import ipc_endpoints, tcp_endpoints
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.membership import Membership
-from streammine.runtime.node import NodeSettings
+from streammine.runtime.node import DECISIONS_LOG, NodeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ def run(
     node makes that machine part of the cluster. It may be started again at any time, in the same folder.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger(DECISIONS_LOG).setLevel(logging.INFO)
     # the loop must get the interpreter soon when a worker runs Python code
     sys.setswitchinterval(0.001)
     # user code makes many short-lived rows and hardly ever cycles; the default looks for them too often

@@ -10,7 +10,7 @@ from streammine.cli.clusters import cluster_options, connected, running_job, tim
 from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
 from streammine.model.job import COMMITTER_SUFFIX, JobGraph
-from streammine.model.schemes import Scheme
+from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.model.suggestions import hint, listed
 
 
@@ -35,17 +35,23 @@ def scheme(
     NAME is one of passive-replication (there is none), deployed, passive-standby-cold,
     passive-standby-hot, active-standby and active-replication, from the cheapest to the one that
     recovers fastest. The output stays the same, byte for byte.
+
+    Where the topology has `recovery`, nobody chooses for these slices from then on, until NAME is
+    automatic.
     """
     wanted = _scheme(scheme)
     with connected(name, folder) as client:
         running = running_job(job, client.jobs())
         slices = _slices(running.spec.graph, named)
         client.change_scheme(running.number, slices, named, wanted, timeout_seconds)
-    click.echo(f"{named} of job {running.number}: {wanted}")
+    click.echo(f"{named} of job {running.number}: {scheme}")
 
 
-def _scheme(text: str) -> Scheme:
-    known = tuple(Scheme)
+def _scheme(text: str) -> Scheme | None:
+    """None for one that is to be chosen."""
+    if text == AUTOMATIC:
+        return None
+    known = (*Scheme, AUTOMATIC)
     if text not in known:
         raise ClusterError(
             f"there is no scheme {text!r}{hint(text, known)} Allowed: {listed(known)}"

@@ -11,13 +11,8 @@ from typing import Any
 import click
 
 from streammine.cli.clusters import cluster_options
-from streammine.cli.figures import (
-    JobFigures,
-    NodeFigures,
-    ReplicaFigures,
-    figures,
-    node_figures,
-)
+from streammine.cli.figures import JobFigures, NodeFigures, figures, node_figures
+from streammine.cli.schemes_shown import SchemesShown
 from streammine.cli.tables import text_table
 from streammine.model.errors import ClusterError
 from streammine.runtime.client import Client, KnownJob
@@ -29,8 +24,8 @@ from streammine.runtime.standing import StandingCluster, cluster_folder
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 def status(job: int | None, name: str | None, folder: Path | None, as_json: bool) -> None:
-    """Show a cluster's nodes and jobs; with JOB, a number, that job's operators as well, and where its
-    slices have replicas."""
+    """Show a cluster's nodes and jobs; with JOB, a number, that job's operators as well, and how
+    ready the replicas of its slices stand."""
     cluster = StandingCluster(cluster_folder(name, folder))
     with Client(cluster.address) as client:
         client.wait_for_members(1, cluster.check)
@@ -50,8 +45,10 @@ def status(job: int | None, name: str | None, folder: Path | None, as_json: bool
     click.echo()
     for line in _job_lines(jobs if job is None else shown, after):
         click.echo(line)
-    if job is not None and (replicas := after[job].replicas):
-        click.echo(f"\n{_replicas_table(replicas)}")
+    if job is not None and (told := second["jobs"].get(str(job))) is not None:
+        click.echo()
+        for line in SchemesShown(told).lines():
+            click.echo(line)
     warnings = cluster.warnings()
     if warnings:
         click.echo(f"\nwhat happened to its processes:\n{warnings}")
@@ -119,21 +116,6 @@ def _operators_table(current: JobFigures) -> str:
     return text_table(rows, ["operator", "epoch", "events in", "events/s", "waiting", "slices"])
 
 
-def _replicas_table(replicas: tuple[ReplicaFigures, ...]) -> str:
-    rows: list[dict[str, object]] = [
-        {
-            "slice": each.slice,
-            "node": each.node,
-            "generation": each.generation,
-            "leads": "leads" if each.leads else "",
-            "phase": each.phase,
-            "epoch": each.epoch,
-        }
-        for each in replicas
-    ]
-    return text_table(rows, ["slice", "node", "generation", "leads", "phase", "epoch"])
-
-
 def _tree(
     cluster: StandingCluster,
     status: dict[str, Any],
@@ -158,7 +140,12 @@ def _tree(
                 "replicas": [asdict(each) for each in shown[job.number].replicas]
                 if job.number in shown
                 else [],
+                **_schemes(status["jobs"].get(str(job.number))),
             }
             for job in jobs
         ],
     }
+
+
+def _schemes(told: dict[str, Any] | None) -> dict[str, Any]:
+    return {"slices": {}, "decisions": []} if told is None else SchemesShown(told).tree()

@@ -28,7 +28,8 @@ class Seat:
 @dataclass
 class HostedJob:
     """A job as this node sees it. `wired`: what each slice was told of the other ends of its channels;
-    `queueing`: which of its receivers, as it was told, only queue what comes."""
+    `queueing`: which of its receivers, as it was told, only queue what comes; `steps` are those that the
+    shell has measured here."""
 
     number: int
     graph: JobGraph
@@ -48,6 +49,7 @@ class HostedJob:
     damaged: dict[tuple[SliceId, int], control.DamagedSnapshot] = field(default_factory=dict)
     wired: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     queueing: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    steps: tuple[control.StepReport, ...] = ()
     nodes: dict[tuple[SliceId, int], str] = field(default_factory=dict)
 
     def placed(self, slice_id: SliceId) -> tuple[Placement, ...]:
@@ -162,6 +164,17 @@ def seat_report(slice_id: SliceId, seat: Seat) -> control.SeatReport:
     return control.SeatReport(str(slice_id), seat.generation, seat.epoch, seat.state_bytes)
 
 
+def _bytes_of(machine: SliceMachine) -> dict[str, float]:
+    """What went in, waits, was made, and was sent."""
+    outputs = machine.outputs.values()
+    return {
+        "bytes_in": float(machine.waiting.added_bytes),
+        "bytes_waiting": float(machine.waiting.nbytes),
+        "bytes_out": float(sum(each.made_bytes for each in outputs)),
+        "rows_sent": float(sum(each.sent_rows for each in outputs)),
+    }
+
+
 def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.SliceReport:
     """What a heartbeat says of a replica."""
     final = machine.final_epoch
@@ -177,7 +190,7 @@ def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.S
         machine.last_epoch,
         BEGINNING if final is None else final,
         tuple(machine.snapshots.records),
-        counters,
+        counters | _bytes_of(machine),
         machine.rung.value,
         machine.received_below,
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from streammine.engine.placement import Node, node_of
-from streammine.model.control import Directive, JobReport, SliceReport
+from streammine.model.control import Directive, JobReport, SeatReport, SliceReport
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
@@ -19,6 +20,9 @@ from streammine.model.recovery import (
 )
 from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
+
+if TYPE_CHECKING:
+    from streammine.engine.scheme_control import SchemeControl
 
 
 class JobPhase(StrEnum):
@@ -39,7 +43,8 @@ class ManagedJob:
     `damaged`: names of snapshots that could not be read, `broken`: replicas that are none because of it.
     `offered`: the epoch whose state a replica that stands by may have taken in. `retain_after`: slices are
     told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch whose manifest is being
-    written. `whole`: a plan's version, and since when all that it wants has been there.
+    written. `whole`: a plan's version, and since when all that it wants has been there. `control`: where
+    schemes are chosen, that of this term.
     """
 
     number: int
@@ -64,6 +69,7 @@ class ManagedJob:
     broken: set[tuple[SliceId, int]] = field(default_factory=set)
     publishing: int | None = None
     whole: tuple[int, float] | None = None
+    control: SchemeControl | None = None
     _replicas: dict[Node, dict[tuple[SliceId, int], SliceReport]] = field(default_factory=dict)
 
     @property
@@ -166,38 +172,6 @@ class ManagedJob:
         replica of which nothing was heard may hold much less than one that is only being built."""
         return self.ready and self.placed <= self.reports.keys()
 
-    def status(self) -> dict[str, object]:
-        """Where the job is, as a tree for clients."""
-        told = self.in_charge() if self.plan is not None else ()
-        return {
-            "phase": self.phase.value,
-            "slices": {
-                str(slice_id): {
-                    "node": placement.node,
-                    "phase": report.phase,
-                    "frontier": report.frontier,
-                    "counters": dict(report.counters),
-                    "replicas": [self._told_of(slice_id, each) for each in self._group(slice_id)],
-                }
-                for slice_id, placement, report in told
-            },
-        }
-
-    def _group(self, slice_id: SliceId) -> tuple[Placement, ...]:
-        assert self.plan is not None
-        return self.plan.placements[slice_id]
-
-    def _told_of(self, slice_id: SliceId, placement: Placement) -> dict[str, object]:
-        """A replica, as far as it is there already."""
-        report = self.report_of(slice_id, placement)
-        return {
-            "node": placement.node,
-            "generation": placement.generation,
-            "leads": placement == self._group(slice_id)[0],
-            "phase": "deploying" if report is None else report.phase,
-            "frontier": BEGINNING if report is None else report.frontier,
-        }
-
     # --- the ladder ---------------------------------------------------------------------------------
 
     def scheme_of(self, slice_id: SliceId) -> Scheme:
@@ -228,11 +202,16 @@ class ManagedJob:
 
     def seat_epoch(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica without links holds the state after this epoch; INFINITY where nothing is known of it."""
+        seat = self.seat_of(slice_id, placement)
+        return INFINITY if seat is None else seat.epoch
+
+    def seat_of(self, slice_id: SliceId, placement: Placement) -> SeatReport | None:
+        """What was told of a replica without links."""
         report = self.reports.get(node_of(placement))
         for seat in () if report is None else report.seats:
             if (seat.slice, seat.generation) == (str(slice_id), placement.generation):
-                return seat.epoch
-        return INFINITY
+                return seat
+        return None
 
     # --- plans ----------------------------------------------------------------------------------
 

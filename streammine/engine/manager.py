@@ -26,9 +26,6 @@ House rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from streammine.engine.crowding import Crowding
 from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
@@ -60,6 +57,7 @@ from streammine.engine.node_stimuli import (
     PlanRefused,
     PlanSeen,
     PublishCheckpoint,
+    SchemeDecided,
 )
 from streammine.engine.placement import Node, newest
 from streammine.engine.plans import (
@@ -68,19 +66,14 @@ from streammine.engine.plans import (
     moved_plan,
     on_draining,
 )
+from streammine.engine.policies import Policies
 from streammine.engine.rebuilding import rebuilt_plan
 from streammine.engine.scheme_wishes import asked_plan, scheme_refusal
 from streammine.model import recovery
 from streammine.model.control import Directive, Heartbeat
 from streammine.model.epochs import BEGINNING
-from streammine.model.job import JobGraph, JobOutcome, Plan
-from streammine.model.recovery import (
-    Checkpoint,
-    CheckpointCoordinator,
-    CheckpointEffect,
-    RecoveryLine,
-)
-from streammine.model.snapshots import RecoverySettings
+from streammine.model.job import JobOutcome, Plan
+from streammine.model.recovery import Checkpoint, CheckpointEffect
 
 ENDED_JOBS_KEPT = 16
 """Jobs that are over are shown by `status` until so many newer ones are."""
@@ -95,14 +88,6 @@ LOOK_AGAIN_SECONDS = 1.0
 MOST_REBUILT = 24
 """Times in a row that losses are made up for while the job gets no further. What ends its nodes would end
 the next ones, too: an event that user code can't take, or memory that is not there."""
-
-
-@dataclass(frozen=True)
-class Policies:
-    """What the manager decides by; see `model.recovery`."""
-
-    coordinator: Callable[[JobGraph, RecoverySettings], CheckpointCoordinator]
-    line: RecoveryLine
 
 
 class ManagerMachine:
@@ -126,9 +111,7 @@ class ManagerMachine:
                 self.member = member
                 self._elected(leading)
             case NodesChanged(nodes):
-                self.nodes = nodes
-                self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
-                self._crowding.keep({name for name, _ in nodes})
+                self._nodes_changed(nodes)
             case JobSeen():
                 self._arrived(stimulus)
             case PlanSeen(plan):
@@ -164,6 +147,7 @@ class ManagerMachine:
             for managed in self.jobs.values():
                 self._next(managed, effects)
             if isinstance(stimulus, Ticked):
+                self._choose_schemes(effects)
                 self._repeat(effects)
         return effects
 
@@ -217,8 +201,18 @@ class ManagerMachine:
             for job in self.jobs.values():
                 job.forget_reports()
                 job.coordinator = self.policies.coordinator(job.graph, job.recovery)
+                job.control = self.policies.control(job.graph, job.recovery)
             self._heard = dict.fromkeys(self.nodes, self.now_seconds)
         self.leading = leading
+
+    def _nodes_changed(self, nodes: tuple[Node, ...]) -> None:
+        for gone in set(self.nodes) - set(nodes):
+            for job in self.jobs.values():
+                if job.control is not None:
+                    job.control.lost(self.now_seconds, gone)
+        self.nodes = nodes
+        self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
+        self._crowding.keep({name for name, _ in nodes})
 
     def _arrived(self, arrived: JobSeen) -> None:
         if arrived.job not in self.jobs:
@@ -230,6 +224,7 @@ class ManagerMachine:
                 arrived.recovery,
                 coordinator,
                 self.policies.line,
+                control=self.policies.control(arrived.graph, arrived.recovery),
             )
 
     def _plan_seen(self, plan: Plan) -> None:
@@ -274,8 +269,13 @@ class ManagerMachine:
         self._heard[node] = self.now_seconds
         self._crowding.heard(heartbeat.node, self.now_seconds, heartbeat.load)
         for report in heartbeat.jobs:
-            if report.job in self.jobs:
-                self.jobs[report.job].heard(node, report)
+            job = self.jobs.get(report.job)
+            if job is None:
+                continue
+            job.heard(node, report)
+            if job.control is not None:
+                clock_seconds = heartbeat.load.get("clock")
+                job.control.heard(self.now_seconds, node, clock_seconds, report)
 
     def _found(self, number: int, checkpoints: tuple[Checkpoint, ...] | None) -> None:
         job = self.jobs.get(number)
@@ -454,6 +454,20 @@ class ManagerMachine:
         if directive != job.directive:
             job.directive = directive
             effects.append(Direct(directive))
+
+    def _choose_schemes(self, effects: list[ManagerEffect]) -> None:
+        """Ask each job's controller, while nothing else has to be mended."""
+        live = self.live
+        for job in self.jobs.values():
+            if job.control is None or job.plan is None or job.phase is not JobPhase.RUNNING:
+                continue
+            if job.plan.savepoint or not job.known or not job.placed <= set(live):
+                continue
+            decisions = job.control.look(self.now_seconds, job, job.usable_nodes(live))
+            effects += [SchemeDecided(job.number, each) for each in decisions]
+            plan = job.control.plan(job)
+            if plan is not None:
+                self._publish(job, plan, effects)
 
     def _repeat(self, effects: list[ManagerEffect]) -> None:
         for job in self.jobs.values():

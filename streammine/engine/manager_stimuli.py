@@ -19,6 +19,7 @@ from streammine.engine.node_stimuli import (
     PlanRefused,
     PlanSeen,
     PublishCheckpoint,
+    SchemeDecided,
 )
 from streammine.engine.placement import Node
 from streammine.model import control
@@ -77,7 +78,7 @@ class MoveAsked:
 
 @dataclass(frozen=True, slots=True)
 class SchemeAsked:
-    """`slices`: "vertex/index", or a vertex for all of its slices; `scheme` by its name."""
+    """`slices`: "vertex/index", or a vertex for all of its slices; `scheme` by its name, or `AUTOMATIC`."""
 
     job: int
     slices: str
@@ -124,6 +125,7 @@ ManagerStimulus = (
 
 ManagerEffect = (
     DeclarePlan
+    | SchemeDecided
     | DeclareEnd
     | Direct
     | Offer

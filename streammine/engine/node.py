@@ -19,7 +19,7 @@ from dataclasses import replace
 from streammine.engine import manager_stimuli as manager
 from streammine.engine import stimuli
 from streammine.engine.hosted_job import HostedJob, Seat, seat_report, slice_report
-from streammine.engine.manager import ManagerMachine, Policies
+from streammine.engine.manager import ManagerMachine
 from streammine.engine.node_stimuli import (
     CheckpointPublished,
     CheckpointsFound,
@@ -48,6 +48,7 @@ from streammine.engine.node_stimuli import (
     Withdraw,
     WorkFinished,
 )
+from streammine.engine.policies import Policies
 from streammine.engine.routing import RoutingNode
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import Phase
@@ -181,11 +182,15 @@ class NodeMachine(RoutingNode):
             ),
             tuple(job.damaged.values()),
             tuple(seat_report(*each) for each in job.seats.items()),
+            job.steps,
         )
 
     def _heartbeat_due(self, stimulus: HeartbeatDue, effects: list[NodeEffect]) -> None:
         self._load = stimulus.load
         self._take_counters(stimulus.counters)
+        for number, steps in stimulus.steps.items():
+            if number in self.jobs:
+                self.jobs[number].steps = steps
         self._manage(manager.Ticked(stimulus.now_seconds, stimulus.clock_seconds), effects)
         for job in self.jobs.values():
             for slice_id in job.slices:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streammine.engine.job_status import job_status
 from streammine.engine.node import NodeMachine
 
 
@@ -15,5 +16,5 @@ def node_status(node: NodeMachine, job: int | None) -> dict[str, object]:
             for name, heartbeat in sorted(node.heartbeats.items())
             if name in node.nodes
         },
-        "jobs": {str(number): jobs[number].status() for number in jobs if job in (None, number)},
+        "jobs": {str(number): job_status(jobs[number]) for number in jobs if job in (None, number)},
     }

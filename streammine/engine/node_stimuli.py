@@ -17,6 +17,7 @@ from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, JobOutcome, Plan
 from streammine.model.recovery import Checkpoint
+from streammine.model.recovery_assessment import Decision
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
 
 # --- stimuli ----------------------------------------------------------------------------------
@@ -167,12 +168,14 @@ class SliceWoken:
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
     """Time for a heartbeat. `now_seconds` is a clock that never goes back, `clock_seconds` the system's,
-    which all nodes share; `load` is the node's and `counters` are its slices'."""
+    which all nodes share; `load` is the node's and `counters` are its slices', `steps` what was measured of
+    each job."""
 
     now_seconds: float
     clock_seconds: float
     load: dict[str, float]
     counters: dict[tuple[int, SliceId], dict[str, float]]
+    steps: dict[int, tuple[control.StepReport, ...]] = field(default_factory=dict)
 
 
 NodeStimulus = (
@@ -353,6 +356,14 @@ class DeclarePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemeDecided:
+    """To be told to whoever looks after the cluster."""
+
+    job: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
 class DeclareEnd:
     job: int
     outcome: JobOutcome
@@ -382,6 +393,7 @@ NodeEffect = (
     | TransmitControl
     | WakeSlice
     | DeclarePlan
+    | SchemeDecided
     | DeclareEnd
     | SourcesStart
 )

@@ -135,7 +135,7 @@ class OutputChannel:
     `receivers`: generations whose links stand from the start, with everything on them. `queueing`: receivers
     that take all that comes, and do no work. `restored_after`: the
     epoch that the sender was restored to; it makes everything above. `checkpointed`: complete checkpoints
-    prune the log.
+    prune the log. Counted are the bytes made, and the rows sent, each on the first link.
     """
 
     def __init__(
@@ -159,6 +159,8 @@ class OutputChannel:
         self.ended = restored_after
         self.retained_after = restored_after
         self.memory_bytes = 0
+        self.made_bytes = 0
+        self.sent_rows = 0
         self.links: dict[int, Link] = {
             receiver: Link(receiver, BEGINNING, 0) for receiver in receivers
         }
@@ -228,6 +230,7 @@ class OutputChannel:
         self._log.append(entry)
         self._unsent_bytes += entry.nbytes
         self.memory_bytes += entry.nbytes
+        self.made_bytes += entry.nbytes
 
     # --- links ----------------------------------------------------------------------------------
 
@@ -278,6 +281,8 @@ class OutputChannel:
             awaited = max(0, awaited - 1)
             frames.append(self._frame(link, entry, link.cursor - link.base))
             link.sent(entry)
+            if link.cursor >= self._furthest:
+                self.sent_rows += entry.rows
             link.cursor += 1
         self._passed(link.cursor)
 

@@ -6,20 +6,24 @@ from streammine.engine.managed_job import ManagedJob
 from streammine.engine.manager_stimuli import SchemeAsked
 from streammine.model.ids import SliceId
 from streammine.model.job import COMMITTER_SUFFIX, Plan
-from streammine.model.schemes import Scheme
+from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.model.suggestions import hint, listed
 
 
 def scheme_refusal(job: ManagedJob, wish: SchemeAsked, nodes: int) -> str | None:
     """Why the wish can't be followed, or None. `nodes` are alive."""
-    if wish.scheme not in Scheme.__members__.values():
+    known = (*Scheme, AUTOMATIC)
+    if wish.scheme not in known:
         return (
-            f"there is no scheme {wish.scheme!r}{hint(wish.scheme, tuple(Scheme))} "
-            f"Allowed: {listed(tuple(Scheme))}"
+            f"there is no scheme {wish.scheme!r}{hint(wish.scheme, known)} Allowed: {listed(known)}"
         )
     if not named(job, wish):
         vertices = tuple(vertex.name for vertex in job.graph.vertices)
         return f"there is no operator or slice {wish.slices!r}; the job's are {listed(vertices)}"
+    if wish.scheme == AUTOMATIC:
+        if job.recovery.goal is None:
+            return f"job {job.number} says nothing of `recovery`, so nobody chooses a scheme"
+        return None
     if Scheme(wish.scheme).deploys and nodes < 2:
         return f"{wish.scheme} needs a second node; start another one first"
     for slice_id in named(job, wish):
@@ -37,6 +41,9 @@ def named(job: ManagedJob, wish: SchemeAsked) -> list[SliceId]:
 def asked_plan(job: ManagedJob, wish: SchemeAsked) -> Plan:
     """The plan that says what is wished; what follows from it comes in later ones."""
     assert job.plan is not None
-    scheme = Scheme(wish.scheme)
-    schemes = job.plan.schemes | dict.fromkeys(named(job, wish), scheme)
-    return job.next_plan(schemes=schemes)
+    meant = named(job, wish)
+    others = [each for each in job.plan.fixed if each not in meant]
+    if wish.scheme == AUTOMATIC:
+        return job.next_plan(fixed=tuple(others))
+    schemes = job.plan.schemes | dict.fromkeys(meant, Scheme(wish.scheme))
+    return job.next_plan(schemes=schemes, fixed=tuple(sorted([*others, *meant])))

@@ -10,10 +10,12 @@ MOST_PER_RUN = 64
 
 
 class WaitingWork:
-    """`nbytes` counts all that waits. Of one epoch the work stands in the order in which it came."""
+    """`nbytes` counts all that waits, `added_bytes` all that ever did. Of one epoch the work stands
+    in the order in which it came."""
 
     def __init__(self) -> None:
         self.nbytes = 0
+        self.added_bytes = 0
         self._epochs: dict[int, deque[tuple[Accumulate | Discard, int]]] = {}
 
     def __contains__(self, epoch: int) -> bool:
@@ -52,6 +54,7 @@ class WaitingWork:
     def add(self, work: Accumulate, nbytes: int) -> None:
         self._epochs.setdefault(work.epoch, deque()).append((work, nbytes))
         self.nbytes += nbytes
+        self.added_bytes += nbytes
 
     def discard(self, channel: int, epoch: int) -> None:
         """What a channel gave of an epoch is thrown away, here and at the operator."""

@@ -101,6 +101,18 @@ class SeatReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StepReport:
+    """How long a step of bringing a replica to life took on a node (see `recovery_policy.Step`). The slice is
+    empty, and the generation a plan's version, for what is done for a whole plan."""
+
+    step: str
+    slice: str
+    generation: int
+    seconds: float
+    nbytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class DamagedSnapshot:
     """A snapshot, by the name of its header, that a slice could not be restored from."""
 
@@ -112,7 +124,7 @@ class DamagedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """A node's share of a job. `failed` is the error's text."""
+    """A node's share of a job. `failed` is the error's text. `steps`: the newest, repeated."""
 
     job: int
     plan_version: int
@@ -121,6 +133,7 @@ class JobReport:
     slices: tuple[SliceReport, ...]
     damaged: tuple[DamagedSnapshot, ...]
     seats: tuple[SeatReport, ...] = ()
+    steps: tuple[StepReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,6 +278,7 @@ class Plan:
     of the node that was manager then. All nodes take it from here, whenever they come: where their clocks
     differ from each other, their slices' rows come apart by as much, and nothing else changes. `schemes`:
     those that were changed at run time. `crowded`: nodes on which replicas behind others do not process.
+    `fixed`: slices whose scheme a person has set, and nobody chooses.
     """
 
     job: int
@@ -291,6 +292,7 @@ class Plan:
     began_at: float = 0.0
     schemes: dict[SliceId, Scheme] = field(default_factory=dict)
     crowded: tuple[str, ...] = ()
+    fixed: tuple[SliceId, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class _PlanDocument:
     began_at: float
     schemes: dict[str, Scheme]
     crowded: tuple[str, ...]
+    fixed: tuple[str, ...]
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -102,6 +103,7 @@ def encode_plan(plan: Plan) -> bytes:
         plan.began_at,
         {str(slice_id): scheme for slice_id, scheme in plan.schemes.items()},
         plan.crowded,
+        tuple(map(str, plan.fixed)),
     )
     return _PLAN.dump_json(document)
 
@@ -112,6 +114,7 @@ def decode_plan(data: bytes) -> Plan:
     try:
         placements = {SliceId.parse(name): group for name, group in found.placements.items()}
         schemes = {SliceId.parse(name): scheme for name, scheme in found.schemes.items()}
+        fixed = tuple(map(SliceId.parse, found.fixed))
     except ValueError as error:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
     return Plan(
@@ -126,6 +129,7 @@ def decode_plan(data: bytes) -> Plan:
         found.began_at,
         schemes,
         found.crowded,
+        fixed,
     )
 
 

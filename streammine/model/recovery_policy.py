@@ -56,7 +56,8 @@ class Step(StrEnum):
     ``DETECT``: from a replica's loss until the manager knows. Until a loss was measured, the longest time
     that the failure detector may take. ``SWITCH``: from there until the new plan has reached the nodes and
     links are subscribed. ``DEPLOY``: the replica's operator is built. ``LOAD``: so many bytes of a snapshot
-    are read and taken in. ``FETCH``: so many bytes that upstream kept are sent again.
+    are read and taken in. ``FETCH``: so many bytes that upstream kept are sent again. ``SAVE``: so many
+    bytes of a snapshot were written; loading is taken to go as fast until one was loaded.
     """
 
     DETECT = "detect"
@@ -64,11 +65,12 @@ class Step(StrEnum):
     DEPLOY = "deploy"
     LOAD = "load"
     FETCH = "fetch"
+    SAVE = "save"
 
     @property
     def has_length(self) -> bool:
         """It takes the longer the more bytes there are."""
-        return self in (Step.LOAD, Step.FETCH)
+        return self in (Step.LOAD, Step.FETCH, Step.SAVE)
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,9 @@ class CheckpointObservation:
 class SliceObservation:
     """What is seen of a slice at one moment, mostly of its replica that leads.
 
-    `scheme` is the one that the plan says, from which the controller begins. `replicas`: how many it has in
-    schemes that have more than one; `nodes` that may host them. `state_bytes` of memory that its state takes.
+    `scheme` is the one that the plan says, from which the controller begins; `chosen`: a controller has
+    chosen it, that of an earlier manager where this one has not. `replicas`: how many it has in schemes that
+    have more than one; `nodes` that may host them. `state_bytes` of memory that its state takes.
     `checkpoint`: None before the first. `processing_bytes_per_second`: bytes of input per second of work, as
     when it catches up; None while it has done none. `busy_share` of one core that it needs. `queued_bytes` of
     input wait. `standby_queued_bytes`: what waits at the further replica that has least, where these process;
@@ -122,6 +125,7 @@ class SliceObservation:
     queued_bytes: float
     standby_queued_bytes: float = 0.0
     input_waits: bool = False
+    chosen: bool = False
 
     def __post_init__(self) -> None:
         for each in (self, self.checkpoint):

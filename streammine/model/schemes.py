@@ -20,6 +20,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+AUTOMATIC = "automatic"
+"""What a person says of a slice whose scheme is to be chosen again."""
+
 
 class Scheme(StrEnum):
     """Members stand in the order of the ladder, cheapest first. Said of one replica, it is its rung."""

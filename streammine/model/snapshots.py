@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streammine.model.epochs import BEGINNING
+from streammine.model.recovery_policy import RecoveryGoal
 
 SnapshotMode = Literal["asynchronous", "synchronous", "none"]
 
@@ -54,7 +55,8 @@ class RecoverySettings:
     `store` is the folder or URL that snapshots and checkpoints lie in. `first_generation` is above every
     generation that an earlier attempt of the same run may have used. `resume`: what each slice starts from,
     and `given_rows` how many rows of each source with a rate had been given then: its pace begins with the
-    next one.
+    next one. `goal`: the schemes of slices are chosen to reach it, None for left as they are; `paced`: the
+    sources that do not wait for who takes from them.
     """
 
     mode: SnapshotMode = "none"
@@ -64,3 +66,5 @@ class RecoverySettings:
     first_generation: int = 1
     resume: dict[str, Restore] = field(default_factory=dict)
     given_rows: dict[str, int] = field(default_factory=dict)
+    goal: RecoveryGoal | None = None
+    paced: tuple[str, ...] = ()

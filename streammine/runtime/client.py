@@ -24,7 +24,7 @@ from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
 from streammine.model.job import JobOutcome, JobSpec, Placement
 from streammine.model.job_codec import decode_outcome, decode_plan, decode_spec, encode_spec
-from streammine.model.schemes import Scheme
+from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.runtime.cluster import ClusterAddress
 from streammine.runtime.control_client import ControlClient
 from streammine.runtime.coordinator import Coordinator
@@ -191,17 +191,20 @@ class Client:
         job: int,
         slices: Sequence[SliceId],
         named: str,
-        scheme: Scheme,
+        scheme: Scheme | None,
         timeout_seconds: float,
     ) -> None:
         """Have the manager give slices another fault-tolerance scheme, and wait until all their replicas
-        stand where it wants them. `named`: what the slices are called together.
+        stand where it wants them. `named`: what the slices are called together. None: let the job's
+        controller choose from now on.
 
         Raises ClusterError when that can't be, the job ends, or it takes too long.
         """
         self._require_running(job)
         graph = next(each.spec.graph for each in self.jobs() if each.number == job)
-        self._ask(control.SchemeRequest(job, named, scheme.value))
+        self._ask(control.SchemeRequest(job, named, AUTOMATIC if scheme is None else scheme.value))
+        if scheme is None:
+            return
 
         def there() -> bool:
             groups = self.placements(job)

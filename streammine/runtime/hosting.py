@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment, Seats
+from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment, Seats, StepTimes
 from streammine.engine.node_stimuli import NewReplica, Seated, Sit
 from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
@@ -97,7 +97,7 @@ class HostedJob:
     slices: dict[tuple[SliceId, int], HostedSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
-    seats: Seats = field(default_factory=Seats)
+    times: StepTimes = field(default_factory=lambda: StepTimes(time.monotonic))
     _began: float = 0.0
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at_work: int = 0
@@ -107,6 +107,10 @@ class HostedJob:
         """Its pace began, or begins, at that time of the system clock. That is asked here once: when it is
         set later, the pace does not change."""
         self._began = time.monotonic() - (time.time() - began_at)
+
+    @cached_property
+    def seats(self) -> Seats:
+        return Seats(self.times)
 
     @cached_property
     def snapshot_store(self) -> Store:
@@ -147,8 +151,7 @@ class HostedJob:
         self, compiled: CompiledJob, replica: NewReplica, environment: Environment
     ) -> SliceMachine:
         seat = self.seats.give(replica.slice)
-        built = compiled.slice(self.number, replica, environment, seat)
-        built.prepare()
+        built = self.times.built(compiled, self.number, replica, environment, seat)
         names = [vertex.name for vertex in self.spec.graph.vertices]
         rank = -names.index(replica.slice.vertex)
         with self._guard:

@@ -65,6 +65,8 @@ from streammine.runtime.transport import ControlReceived, DataReceived, RequestR
 from streammine.runtime.workers import Turn, Workers
 
 logger = logging.getLogger(__name__)
+DECISIONS_LOG = "streammine.decisions"
+"""Told where what is only worth knowing is not."""
 
 HEARTBEAT_SECONDS = 0.25
 LONGEST_WAIT_MILLISECONDS = 1000
@@ -127,6 +129,7 @@ class Node:
             machine.TransmitControl: self._transmit,
             machine.WakeSlice: self._wake_slice,
             machine.DeclarePlan: self._declare_plan,
+            machine.SchemeDecided: self._scheme_decided,
             machine.DeclareEnd: self._declare_end,
             machine.SourcesStart: self._sources_start,
         }
@@ -187,7 +190,8 @@ class Node:
                 # read under the lock, or older counters could replace a finished slice's last ones
                 load = self._measured.load(self.workers)
                 counters = counters_of(self.jobs)
-                self._apply(machine.HeartbeatDue(now, time.time(), load, counters))
+                steps = {number: job.times.reports for number, job in self.jobs.items()}
+                self._apply(machine.HeartbeatDue(now, time.time(), load, counters, steps))
         self._empty_outbox()
 
     def _wait_milliseconds(self) -> int:
@@ -273,7 +277,9 @@ class Node:
                 return self._members_changed(members)
             case JobSubmitted(number, blob):
                 return self._job_submitted(number, blob)
-            case PlanPublished(job, _, blob):
+            case PlanPublished(job, version, blob):
+                if job in self.jobs:
+                    self.jobs[job].times.seen(version)
                 try:
                     return machine.PlanSeen(decode_plan(blob))
                 except ProtocolError as error:
@@ -463,8 +469,14 @@ class Node:
     def _sources_start(self, effect: machine.SourcesStart) -> None:
         self.jobs[effect.job].begin(effect.began_at)
 
+    def _scheme_decided(self, effect: machine.SchemeDecided) -> None:
+        told = logging.getLogger(DECISIONS_LOG)
+        told.info("node %s: job %s: %s", self.settings.name, effect.job, effect.decision)
+
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan
+        if plan.job in self.jobs:
+            self.jobs[plan.job].times.declared(plan.version)
         self._coordinate(
             lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan)),
             machine.PlanRefused(plan.job, plan.version),

@@ -20,6 +20,7 @@ from streammine.assembly import (
 from streammine.engine import node_stimuli as machine
 from streammine.model.contracts import BatchSpill
 from streammine.model.errors import OutputError, StreammineError
+from streammine.model.recovery_policy import Step
 from streammine.runtime.hosting import HostedJob
 
 logger = logging.getLogger(__name__)
@@ -33,10 +34,12 @@ class SnapshotKeeper:
 
     def write(self, job: HostedJob, effect: machine.WriteSnapshot) -> machine.SnapshotWritten:
         done = (effect.job, effect.slice, effect.generation)
+        begun = job.times.clock()
         try:
             record = write_snapshot(
                 job.snapshot_store, effect.slice, effect.generation, effect.frozen, effect.previous
             )
+            job.times.took(Step.SAVE, effect.slice, effect.generation, begun, record.nbytes)
             return machine.SnapshotWritten(*done, record)
         except StreammineError as error:
             logger.warning("node %s: snapshot of %s: %s", self._node, effect.slice, error)

@@ -86,6 +86,8 @@ def resumed_submission(
         first_generation=first_generation(attempt),
         resume={} if newest is None else dict(newest.slices),
         given_rows={} if newest is None else _given_rows(topology, run, newest),
+        goal=topology.recovery_goal,
+        paced=topology.paced_sources,
     )
     spec = replace(
         saved,

@@ -141,6 +141,8 @@ def recovery_settings(topology: Topology, store: str) -> RecoverySettings:
         every_seconds=None if interval.duration is None else interval.duration.seconds,
         every_epochs=interval.epochs,
         store=store,
+        goal=topology.recovery_goal,
+        paced=topology.paced_sources,
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
-from streammine.assembly import BuiltSlice, CompiledJob, Seats
+from streammine.assembly import BuiltSlice, CompiledJob, Seats, StepTimes
 from streammine.engine.processor import Processor
 from streammine.model.ids import SliceId
 
@@ -18,11 +19,15 @@ class HostedJob:
     """What a node holds of a job. `verified`: snapshots that it has read back."""
 
     compiled: CompiledJob
+    times: StepTimes
     replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
-    seats: Seats = field(default_factory=Seats)
     began_at_seconds: float = 0.0
+
+    @cached_property
+    def seats(self) -> Seats:
+        return Seats(self.times)
 
     def withdraw(self, replica: Replica) -> None:
         built = self.replicas.pop(replica, None)
@@ -39,5 +44,8 @@ def counters_of(processor: Processor) -> dict[str, float]:
         "rows_dead": float(counted.rows_dead),
         "batches_in": float(counted.batches_in),
         "epochs": float(counted.epochs),
+        "state_bytes": float(counted.state_bytes),
+        "waiting_bytes": float(counted.waiting_bytes),
         "spilled_bytes": float(counted.spilled_bytes),
+        "busy_seconds": counted.busy_seconds,
     }

@@ -6,7 +6,6 @@ crosses between nodes. One object is one process: after a crash another one take
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from streammine.assembly import (
     POLICIES,
+    StepTimes,
     collect,
     write_snapshot,
 )
@@ -23,6 +23,7 @@ from streammine.engine.crowding import CROWDED_SECONDS
 from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
 from streammine.engine.node_stimuli import NodeStimulus
+from streammine.engine.policies import Policies
 from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import WorkResult
@@ -38,11 +39,9 @@ from streammine.model.coordination import (
     PlanPublished,
 )
 from streammine.model.errors import (
-    ClusterError,
     OutputError,
     ReplacedError,
     SnapshotDamagedError,
-    StalePlanError,
     StreammineError,
 )
 from streammine.model.frames import FrameHeader
@@ -50,23 +49,20 @@ from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph
 from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome, encode_plan
 from streammine.model.recovery import CheckpointCoordinator
+from streammine.model.recovery_policy import Step
 from streammine.model.snapshots import RecoverySettings, SnapshotRecord
 from streammine.simulation import keeping
+from streammine.simulation.calls import Call, CoordinationCalls
 from streammine.simulation.hosting import HostedJob, counters_of
 from streammine.simulation.network import Body, Message, Receiver
 from streammine.simulation.process import VirtualProcess
 from streammine.simulation.world import World
 
-COORDINATION_ATTEMPTS = 20
-COORDINATION_PAUSE_SECONDS = 0.1
 MOST_SLOWNESS = 25.0
 """However many faults slow a node down: slower than that it would look stuck."""
 
 
 Replica = tuple[SliceId, int]
-
-
-Call = Callable[[CoordinationService], object]
 
 
 class VirtualNode:
@@ -78,7 +74,8 @@ class VirtualNode:
 
     def __init__(self, name: str, world: World, on_lost: Callable[[VirtualNode], None]) -> None:
         self.name = name
-        self.machine = NodeMachine(name, replace(POLICIES, coordinator=self._coordinator))
+        self._world = world
+        self.machine = NodeMachine(name, self._policies())
         world.coverage.watch_manager(self.machine.manager)
         self.process = VirtualProcess()
         self.session = world.coordinator.open(name, self._listen)
@@ -88,12 +85,11 @@ class VirtualNode:
         self.slowness = 1.0
         self.disk_slowness = 1.0
         self.crowded = 0
-        self._world = world
         self._random = Random(f"{world.seed}/node/{name}/{self.session.number}")
         skew = world.settings.clock_skew_seconds
         self._clock_ahead_seconds = Random(f"{world.seed}/clock/{name}").uniform(-skew, skew)
         self._on_lost = on_lost
-        self._calls: deque[tuple[Call, NodeStimulus | None]] = deque()
+        self._calls = CoordinationCalls(name, world, self.process, self.session, self._random)
         self._under_way: dict[int, Callable[[], object]] = {}
         self._perform: dict[type, Callable[..., None]] = {
             machine.Deploy: self._deploy,
@@ -106,6 +102,7 @@ class VirtualNode:
             machine.TransmitControl: self._transmit_control,
             machine.WakeSlice: self._wake_slice,
             machine.DeclarePlan: self._declare_plan,
+            machine.SchemeDecided: self._scheme_decided,
             machine.DeclareEnd: self._declare_end,
             machine.SourcesStart: self._sources_start,
             machine.WriteSnapshot: self._write_snapshot,
@@ -114,6 +111,11 @@ class VirtualNode:
             machine.CollectSnapshots: self._collect_snapshots,
             machine.FindCheckpoints: self._find_checkpoints,
         }
+
+    def _policies(self) -> Policies:
+        settings = self._world.settings
+        seconds = settings.session_timeout_seconds * settings.clock_rate
+        return replace(POLICIES, coordinator=self._coordinator, detection_seconds=seconds)
 
     def _coordinator(self, graph: JobGraph, recovery: RecoverySettings) -> CheckpointCoordinator:
         made = POLICIES.coordinator(graph, recovery)
@@ -205,9 +207,11 @@ class VirtualNode:
             case JobSubmitted(number, blob):
                 if number not in self.jobs:
                     spec = decode_spec(blob)
-                    self.jobs[number] = HostedJob(self._world.compiled)
+                    self.jobs[number] = HostedJob(self._world.compiled, StepTimes(self._seconds))
                     self._handle(machine.JobSeen(number, spec.graph, spec.nodes, spec.recovery))
-            case PlanPublished(_, _, blob):
+            case PlanPublished(number, version, blob):
+                if number in self.jobs:
+                    self.jobs[number].times.seen(version)
                 self._handle(machine.PlanSeen(decode_plan(blob)))
             case JobEnded(job, _):
                 self._handle(machine.JobEndSeen(job))
@@ -248,28 +252,35 @@ class VirtualNode:
     def _system_clock_seconds(self) -> float:
         return self._world.clock.now_seconds + self._clock_ahead_seconds
 
+    def _seconds(self) -> float:
+        """What machines take for seconds."""
+        return self._world.clock.now_seconds * self._world.settings.clock_rate
+
     def _heartbeat(self) -> None:
         counters = {
             (number, slice_id): counters_of(built.processor)
             for number, job in self.jobs.items()
             for (slice_id, _), built in job.replicas.items()
         }
-        now = self._world.clock.now_seconds * self._world.settings.clock_rate
+        system = self._system_clock_seconds()
         load = {
             "slices": float(len(counters)),
+            "clock": self._seconds(),
             "spare_wait_seconds": 2 * CROWDED_SECONDS if self.crowded else 0.0,
             "idle_share": 0.0 if self.crowded else 1.0,
         }
-        self._handle(machine.HeartbeatDue(now, self._system_clock_seconds(), load, counters))
+        steps = {number: job.times.reports for number, job in self.jobs.items()}
+        self._handle(machine.HeartbeatDue(self._seconds(), system, load, counters, steps))
         self._later(self._world.settings.heartbeat_seconds, self._heartbeat)
 
     # --- effects --------------------------------------------------------------------------------
 
     def _deploy(self, effect: machine.Deploy) -> None:
         delay = self._work_delay_seconds
-        self._in_background(delay, lambda: None, lambda: self._deployed(effect))
+        begun = self._seconds()
+        self._in_background(delay, lambda: None, lambda: self._deployed(effect, begun))
 
-    def _deployed(self, effect: machine.Deploy) -> None:
+    def _deployed(self, effect: machine.Deploy, begun: float) -> None:
         job = self.jobs.get(effect.job)
         if job is None:
             return
@@ -280,8 +291,7 @@ class VirtualNode:
         for replica in effect.replicas:
             try:
                 seat = job.seats.give(replica.slice)
-                built = job.compiled.slice(effect.job, replica, environment, seat)
-                built.prepare()
+                built = job.times.built(job.compiled, effect.job, replica, environment, seat, begun)
             except SnapshotDamagedError as error:
                 assert replica.restore is not None
                 assert replica.restore.record is not None
@@ -305,11 +315,13 @@ class VirtualNode:
                 job.schemas[channel.number] = job.compiled.edge_schema(graph.edges[channel.edge])
 
     def _sit(self, effect: machine.Sit) -> None:
+        begun = self._seconds()
+
         def seated() -> None:
             job = self.jobs.get(effect.job)
             if job is not None:
                 environment = self._world.environment(self.name)
-                self._handle(job.seats.sit(job.compiled, effect, environment))
+                self._handle(job.seats.sit(job.compiled, effect, environment, begun))
 
         self._in_background(self._work_delay_seconds, lambda: None, seated)
 
@@ -330,6 +342,7 @@ class VirtualNode:
         job = self.jobs[effect.job]
         replica = (effect.slice, effect.generation)
         processor = job.replicas[replica].processor
+        begun = self._seconds()
 
         def perform() -> WorkResult:
             elapsed = self._system_clock_seconds() - job.began_at_seconds
@@ -345,6 +358,7 @@ class VirtualNode:
                 damaged = machine.spoiled(effect, str(error))
             except StreammineError as error:
                 failure, replaced = str(error), isinstance(error, ReplacedError)
+            processor.counters.busy_seconds += self._seconds() - begun
             counters = counters_of(processor)
             self._handle(
                 machine.WorkFinished(
@@ -361,6 +375,7 @@ class VirtualNode:
         job = self.jobs[effect.job]
         replica = (effect.slice, effect.generation)
         store = self._world.snapshots(self.name)
+        begun = self._seconds()
 
         def write() -> SnapshotRecord:
             return write_snapshot(store, *replica, effect.frozen, effect.previous)
@@ -370,6 +385,7 @@ class VirtualNode:
                 return
             try:
                 record, failure = write(), None
+                job.times.took(Step.SAVE, *replica, begun, record.nbytes)
             except OutputError as error:
                 record, failure = None, str(error)
             self._handle(machine.SnapshotWritten(effect.job, *replica, record, failure))
@@ -446,8 +462,13 @@ class VirtualNode:
     def _sources_start(self, effect: machine.SourcesStart) -> None:
         self.jobs[effect.job].began_at_seconds = effect.began_at
 
+    def _scheme_decided(self, effect: machine.SchemeDecided) -> None:
+        self._world.tell(self.name, str(effect.decision))
+
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan
+        if plan.job in self.jobs:
+            self.jobs[plan.job].times.declared(plan.version)
         self._coordinate(
             lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan)),
             machine.PlanRefused(plan.job, plan.version),
@@ -459,53 +480,4 @@ class VirtualNode:
         )
 
     def _coordinate(self, call: Call, refused: NodeStimulus | None = None) -> None:
-        """Calls reach the service late, one after the other; one that fails is made again some times
-        before the next has its turn. Where its answer is lost it may have been heard, too. `refused` is
-        said when a call did not come about."""
-        self._calls.append((call, refused))
-        if len(self._calls) == 1:
-            self._call(COORDINATION_ATTEMPTS, 0.0)
-
-    def _call(self, attempts: int, pause_seconds: float) -> None:
-        world = self._world
-        delay = self._random.uniform(0.0, world.settings.coordination_delay_seconds)
-        call, refused = self._calls[0]
-
-        def heard() -> None:
-            # what has left the process is heard, whether it stands still by now or not
-            world.progressed()
-            try:
-                call(self.session)
-            except StalePlanError as error:
-                world.tell(self.name, str(error))
-                self.process.occur(given_up)
-                return
-            except ClusterError:
-                self.process.occur(failed)
-                return
-            self.process.occur(answered)
-
-        def answered() -> None:
-            if not self.session.connected:
-                failed()
-                return
-            self._next_call()
-
-        def failed() -> None:
-            if attempts > 1 and not self.session.over:
-                self._call(attempts - 1, COORDINATION_PAUSE_SECONDS)
-                return
-            given_up()
-
-        def given_up() -> None:
-            self._next_call()
-            if refused is not None:
-                self._handle(refused)
-
-        if self.process.alive:
-            world.clock.after(pause_seconds + delay, heard)
-
-    def _next_call(self) -> None:
-        self._calls.popleft()
-        if self._calls:
-            self._call(COORDINATION_ATTEMPTS, 0.0)
+        self._calls.make(call, None if refused is None else lambda: self._handle(refused))

@@ -69,6 +69,8 @@ class Workload:
                 "synchronous" if stops else "asynchronous",
                 every_epochs=checkpoint_epochs,
                 store=SNAPSHOT_STORE,
+                goal=topology.recovery_goal,
+                paced=topology.paced_sources,
             )
         return JobSpec(
             topology=topology.model_dump(mode="json", by_alias=True),

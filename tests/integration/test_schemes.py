@@ -10,7 +10,7 @@ import pytest
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 from tests.integration.disturbed import RunningJob, Watched, figures, load, nodes_of
-from tests.integration.workplace import Workplace
+from tests.integration.workplace import Workplace, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -100,4 +100,30 @@ def test_the_command_changes_a_slice_and_tells_what_is_wrong(
         refused = place.run("scheme", named, scheme)
         assert refused.returncode == 1
         assert said in refused.stderr
+    assert job.finished() == known
+
+
+def test_schemes_are_chosen_and_a_killed_node_is_made_up_for(
+    place: Workplace, cluster: Watched, start: Callable[..., RunningJob], known: dict[str, Any]
+) -> None:
+    recovery = {"max_time": "60s", "cool_down": "1s"}
+    job = start(sources__readings__rate="1000/s", recovery=recovery)
+    number = cluster.job()
+
+    def chosen() -> dict[SliceId, Scheme]:
+        return cluster.plan(number).schemes
+
+    eventually(
+        lambda: Scheme.PASSIVE_REPLICATION in chosen().values(),
+        lambda: str(place.run("status", str(number)).stdout),
+    )
+    jobs = place.result("status", str(number))["jobs"]
+    (told,) = [each for each in jobs if each["job"] == number]
+    assert {each["chosen"] for each in told["decisions"]} >= {"active-replication"}
+    plugs = told["slices"]["plugs/0"]
+    assert plugs["chosen"]["schemes"][plugs["scheme"]]["seconds"] <= 60
+    assert plugs["replicas"][0]["counters"]["bytes_in"] > 0
+    victim = list(cluster.members())[1]
+    cluster.kill(victim)
+    cluster.wait_for_plan(number, lambda plan: victim not in nodes_of(plan))
     assert job.finished() == known

@@ -26,6 +26,7 @@ from streammine.engine.node_stimuli import (
     JobSeen,
     PlanSeen,
     PublishCheckpoint,
+    SchemeDecided,
 )
 from streammine.model.job import Placement, Plan
 from streammine.model.recovery import Checkpoint
@@ -54,6 +55,8 @@ def text(effect: ManagerEffect) -> str:
             return f"offer to {node}"
         case FindCheckpoints():
             return "find checkpoints"
+        case SchemeDecided(_, decision):
+            return f"decided: {decision.slice} {decision.previous} -> {decision.chosen}"
 
 
 def told(manager: ManagerMachine, *stimuli: ManagerStimulus) -> list[str]:

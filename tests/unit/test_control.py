@@ -116,6 +116,7 @@ REPORT = {
     "slices": [],
     "damaged": [],
     "seats": [],
+    "steps": [],
 }
 
 

@@ -20,6 +20,7 @@ from tests.unit.recovery_cases import (
     ACTIVE,
     COLD,
     DEPLOYED,
+    HOT,
     MB,
     MEASURED,
     PASSIVE,
@@ -218,6 +219,48 @@ def test_small_snapshots_say_little_of_how_fast_large_ones_are_loaded() -> None:
     assert history.times.load_bytes_per_second == pytest.approx((200 * MB + 5000) / 2.1)
 
 
+def test_what_has_not_happened_yet_has_a_stand_in() -> None:
+    history = RecoveryHistory(detection_seconds=4.0)
+    for measurement in (MEASURED[1], MEASURED[2], Measurement(Step.SAVE, 2.0, 100 * MB)):
+        history.add(measurement)
+    assert history.times.detect_seconds == 4.0
+    assert history.times.load_bytes_per_second == 50 * MB
+    history.add(Measurement(Step.DETECT, 0.5))
+    history.add(Measurement(Step.LOAD, 0.5, 1 * MB))
+    assert history.times.detect_seconds == 0.5
+    assert history.times.load_bytes_per_second == 50 * MB, "hardly anything was loaded"
+    history.add(Measurement(Step.LOAD, 0.5, 99 * MB))
+    assert history.times.load_bytes_per_second == 100 * MB
+
+
+def test_who_has_no_input_need_not_show_how_fast_it_is() -> None:
+    idle = seen(input_mb=0, processing_bytes_per_second=None)
+    made = settled(TWO_SECONDS, idle)
+    assert made.stances[SLICE].assessment.estimates[HOT].catch_up_seconds == 0.0
+    made.observe(10.0, {SLICE: replace(idle, input_bytes_per_second=1.0)})
+    assert "how fast it processes" in made.stances[SLICE].reason
+
+
+def test_an_earlier_manager_s_choice_stands_while_this_one_measures() -> None:
+    fresh = Controller(TWO_SECONDS)
+    found = seen(scheme=COLD, chosen=True, age_seconds=None)
+    assert fresh.observe(5.0, {SLICE: found}) == []
+    assert fresh.observe(34.9, {SLICE: found}) == []
+    assert fresh.stances[SLICE].reason.startswith("chosen before; not measured yet: ")
+    (decision,) = fresh.observe(35.0, {SLICE: found})
+    assert (decision.previous, decision.chosen) == (COLD, ACTIVE)
+
+
+def test_what_is_measured_in_time_begins_with_an_earlier_manager_s_choice() -> None:
+    fresh = controller(TWO_SECONDS)
+    found = seen(scheme=HOT, chosen=True)
+    for turn, age_seconds in enumerate((1.0, 0.5, 0.6)):
+        checkpoint = replace(found.checkpoint, age_seconds=age_seconds)
+        assert fresh.observe(turn, {SLICE: replace(found, checkpoint=checkpoint)}) == []
+    assert fresh.stances[SLICE].scheme is HOT
+    assert fresh.stances[SLICE].phase is ControlPhase.COOLING
+
+
 def test_an_instant_is_measured_too() -> None:
     history = RecoveryHistory()
     for measurement in (*MEASURED[:3], Measurement(Step.LOAD, 0.0, 100.0)):
@@ -354,4 +397,4 @@ def test_our_own_mistakes_are_noticed() -> None:
     with pytest.raises(AssertionError, match="not measured yet: detect"):
         _ = RecoveryHistory().times
     with pytest.raises(AssertionError, match="counts/0 can't be cooled while measuring"):
-        SliceController(SLICE, TWO_SECONDS, ACTIVE)._enter(_Event.COOLED)
+        SliceController(SLICE, TWO_SECONDS, seen())._enter(_Event.COOLED)

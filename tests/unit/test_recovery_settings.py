@@ -32,8 +32,8 @@ def test_without_it_nothing_is_chosen(line):
     [
         ("recovery: {max_time: 2s}", RecoveryGoal(2.0, "precise", 5.0, CostWeights(1, 1, 1, 1))),
         (
-            "recovery: {max_time: 500ms, semantics: gap, cool_down: 0s}",
-            RecoveryGoal(0.5, "gap", 0.0),
+            "recovery: {max_time: 500ms, semantics: precise, cool_down: 0s}",
+            RecoveryGoal(0.5, "precise", 0.0),
         ),
         (
             "recovery: {max_time: 5.5s, weights: {cpu: 2, memory: 0.5, network: 0, nodes: 10}}",
@@ -46,7 +46,7 @@ def test_without_it_nothing_is_chosen(line):
     ],
 )
 def test_what_a_topology_says_becomes_the_controller_s_goal(line, goal):
-    assert parsed(line).check().recovery.goal == goal
+    assert parsed(line).recovery.goal == goal
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,22 @@ def test_what_a_topology_says_becomes_the_controller_s_goal(line, goal):
             "3:1: recovery",
             "snapshot: none makes none; write snapshot: {every: 1s}",
         ),
+        (
+            "recovery: {max_time: 2s, semantics: gap}",
+            "3:37: recovery.semantics",
+            "no recovery leaves epochs out yet; write semantics: precise",
+        ),
+        (
+            "recovery: {max_time: 2s}\nscheme: active-standby",
+            "4:1: scheme",
+            "recovery chooses the schemes; take scheme or recovery out",
+        ),
+        (
+            "recovery: {max_time: 2s}\noperators: {few: {input: lines, scheme: deployed, key: line, "
+            "aggregate: {n: count()}}}",
+            "4:33: operators.few.scheme",
+            "recovery chooses the schemes; take scheme or recovery out",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_what_would_be_right(line, where, what):
@@ -115,7 +131,7 @@ def test_a_mistake_is_named_with_its_place_and_what_would_be_right(line, where, 
 
 
 @pytest.mark.parametrize(
-    "line", ["", "recovery: {max_time: 2s, semantics: gap, cool_down: 1s, weights: {cpu: 3}}"]
+    "line", ["", "recovery: {max_time: 2s, semantics: precise, cool_down: 1s, weights: {cpu: 3}}"]
 )
 def test_the_settings_travel_as_plain_data(line):
     topology = parsed(line)

@@ -266,6 +266,30 @@ def _recovery(topology: Topology) -> Problems:
             "what is chosen from rests on checkpoints, and snapshot: none makes none; write snapshot: "
             "{every: 1s}, or take recovery out",
         )
+    if topology.recovery is None:
+        return
+    if topology.recovery.semantics == "gap":
+        yield Problem(
+            ("recovery", "semantics"),
+            "no recovery leaves epochs out yet; write semantics: precise, or take it out",
+        )
+    for path in _schemes_said(topology):
+        yield Problem(
+            path,
+            "recovery chooses the schemes; take scheme or recovery out (replicas may stay, and `streammine "
+            "scheme` sets one by hand while the job runs)",
+            at_key=True,
+        )
+
+
+def _schemes_said(topology: Topology) -> Iterator[tuple[str, ...]]:
+    """Where a scheme is said."""
+    if topology.scheme is not None:
+        yield ("scheme",)
+    for section in ("sources", "operators", "sinks"):
+        for name, part in getattr(topology, section).items():
+            if getattr(part, "scheme", None) is not None:
+                yield (section, name, "scheme")
 
 
 def _promises(topology: Topology) -> Problems:

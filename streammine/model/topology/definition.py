@@ -18,6 +18,7 @@ from pydantic import (
 
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.model.recovery_policy import RecoveryGoal
 from streammine.model.schemes import Scheme
 from streammine.model.topology.checks import problems_in
 from streammine.model.topology.epoch import Epoch
@@ -38,7 +39,7 @@ from streammine.model.topology.problems import InvalidTopologyError, problems_of
 from streammine.model.topology.recovery import Recovery, RecoveryField
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.snapshot import Snapshot, SnapshotField
-from streammine.model.topology.sources import Source
+from streammine.model.topology.sources import Source, SourceBase
 
 MOST_PARTS = 1_000
 """Sources, operators and sinks each, at most."""
@@ -195,6 +196,20 @@ class Topology(Part):
     def code(self) -> Mapping[str, object]:
         """Classes and instances that were handed over by value, by their operators' names."""
         return MappingProxyType(self._code)
+
+    @property
+    def recovery_goal(self) -> RecoveryGoal | None:
+        return None if self.recovery is None else self.recovery.goal
+
+    @property
+    def paced_sources(self) -> tuple[str, ...]:
+        """Those whose rows come in a time of their own, whether anybody takes them or not."""
+        sources = self.sources.items()
+        return tuple(
+            name
+            for name, each in sources
+            if not isinstance(each, SourceBase) or each.rate is not None
+        )
 
     def epoch_definition(self) -> EpochDefinition:
         return self.epoch.definition

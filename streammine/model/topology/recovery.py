@@ -71,7 +71,7 @@ class Recovery(Part):
     semantics: RecoverySemantics = Field(
         default="precise",
         description="precise: a recovery loses nothing; gap: it leaves out the epochs that it "
-        "would have to make up for, and says which.",
+        "would have to make up for, and says which (not there yet: refused).",
     )
     cool_down: DurationField = Field(
         default=DEFAULT_COOL_DOWN,

@@ -1,0 +1,97 @@
+"""How ready the replicas of slices stand, and why, out of a status answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from streammine.cli.tables import text_table
+from streammine.model.epochs import BEGINNING, INFINITY
+
+DECISIONS_SHOWN = 8
+"""In a terminal, the newest."""
+
+_COLUMNS = (
+    "slice",
+    "scheme",
+    "node",
+    "generation",
+    "rung",
+    "phase",
+    "epoch",
+    "state",
+    "waiting",
+    "events in",
+    "sent",
+    "recovery",
+    "cost",
+)
+
+
+@dataclass(frozen=True)
+class SchemesShown:
+    """Of one job; `told` is its part of a StatusAnswer's payload."""
+
+    told: dict[str, Any]
+
+    def tree(self) -> dict[str, Any]:
+        """As plain data: by slice its scheme, its replicas, and what is chosen from; the last decisions."""
+        return {
+            "slices": {
+                name: {key: each[key] for key in ("scheme", "chosen", "replicas")}
+                for name, each in self.told["slices"].items()
+            },
+            "decisions": self.told["decisions"],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """A row for each replica, and the last decisions."""
+        rows = [
+            row for name, each in self.told["slices"].items() for row in _replica_rows(name, each)
+        ]
+        if rows:
+            yield text_table(rows, list(_COLUMNS))
+        for decision in self.told["decisions"][-DECISIONS_SHOWN:]:
+            change = f"{decision['previous']} -> {decision['chosen']}"
+            yield f"{decision['slice']}: {change}: {decision['reason']}"
+
+
+def _replica_rows(name: str, told: dict[str, Any]) -> Iterator[dict[str, object]]:
+    """What a slice has, and the estimate of its scheme, stand in its first row."""
+    for turn, each in enumerate(told["replicas"]):
+        counters = each["counters"]
+        yield {
+            "slice": name if not turn else "",
+            "scheme": told["scheme"] if not turn else "",
+            "node": each["node"],
+            "generation": each["generation"],
+            "rung": "leads" if each["leads"] else each["rung"],
+            "phase": each["phase"],
+            "epoch": _epoch(each["frontier"]),
+            "state": f"{counters.get('state_bytes', 0) / 1e6:,.1f} MB",
+            "waiting": f"{counters.get('bytes_waiting', 0) / 1e6:,.1f} MB",
+            "events in": f"{counters.get('rows_in', 0):,.0f}",
+            "sent": f"{counters.get('rows_sent', 0):,.0f}",
+            **(_estimate(told) if not turn else {"recovery": "", "cost": ""}),
+        }
+
+
+def _estimate(told: dict[str, Any]) -> dict[str, str]:
+    chosen = told["chosen"]
+    if chosen is None:
+        return {"recovery": "", "cost": ""}
+    if told["scheme"] not in chosen["schemes"]:
+        return {"recovery": "?", "cost": "?"}
+    estimate = chosen["schemes"][told["scheme"]]
+    seconds = estimate["seconds"]
+    return {
+        "recovery": "never" if seconds is None else f"{seconds:.2f} s",
+        "cost": f"{estimate['cost']:.2f}",
+    }
+
+
+def _epoch(frontier: int) -> str:
+    if frontier == BEGINNING:
+        return "-"
+    return "end" if frontier == INFINITY else f"{frontier:,}"

@@ -1,0 +1,32 @@
+"""What the manager decides by, and is handed: see `model.recovery` and `model.recovery_policy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streammine.engine.scheme_control import SchemeControl
+from streammine.model.job import JobGraph
+from streammine.model.recovery import CheckpointCoordinator, RecoveryLine
+from streammine.model.recovery_policy import RecoveryGoal, SchemeController
+from streammine.model.snapshots import RecoverySettings
+
+DETECTION_SECONDS = 4.0
+"""A member that nothing is heard of for so long is lost, unless a shell says otherwise."""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """`controller` is told how long it takes at most to notice a loss: `detection_seconds`."""
+
+    coordinator: Callable[[JobGraph, RecoverySettings], CheckpointCoordinator]
+    line: RecoveryLine
+    controller: Callable[[RecoveryGoal, float], SchemeController]
+    detection_seconds: float = DETECTION_SECONDS
+
+    def control(self, graph: JobGraph, recovery: RecoverySettings) -> SchemeControl | None:
+        """Where a job's schemes are chosen; None where they stay as they are."""
+        if recovery.goal is None:
+            return None
+        controller = self.controller(recovery.goal, self.detection_seconds)
+        return SchemeControl(controller, graph, recovery.paced)

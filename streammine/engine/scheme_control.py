@@ -1,0 +1,190 @@
+"""A job's controller at work: what nodes report becomes observations, and what it decides becomes plans.
+
+House rules
+-----------
+* The controller has to choose for every slice that runs and may have further replicas, but for those whose
+  scheme a person has set (`Plan.fixed`): these are left alone until that person hands them back.
+* A slice that is being rebuilt is seen as it was before, so that nothing is forgotten of it.
+* A decision stands until it is in the plan, however often plans are refused.
+* Who becomes the manager has a controller that knows nothing. Nodes repeat what they have measured, and what
+  was chosen before stands while it looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from streammine.engine.managed_job import ManagedJob
+from streammine.engine.placement import Node
+from streammine.engine.slice_meter import SliceMeter
+from streammine.model.control import JobReport, SliceReport, StepReport
+from streammine.model.ids import SliceId
+from streammine.model.job import JobGraph, Placement, Plan
+from streammine.model.recovery_assessment import Decision
+from streammine.model.recovery_policy import (
+    CheckpointObservation,
+    Measurement,
+    SchemeController,
+    SliceObservation,
+    Step,
+)
+from streammine.model.snapshots import SnapshotRecord
+
+FROZEN_KEPT = 8
+"""Checkpoints of a slice of which it is known when they were frozen."""
+
+
+class SchemeControl:
+    """Of one job, for one term of its manager."""
+
+    def __init__(self, controller: SchemeController, graph: JobGraph, paced: Sequence[str]) -> None:
+        self.controller = controller
+        self._graph = graph
+        self._paced = frozenset(paced)
+        self._meters: dict[tuple[SliceId, int], SliceMeter] = {}
+        self._seen: dict[SliceId, SliceObservation] = {}
+        self._steps: dict[Node, frozenset[StepReport]] = {}
+        self._heard_at: dict[Node, float] = {}
+        self._frozen_at: dict[SliceId, dict[int, float]] = {}
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def heard(
+        self, now_seconds: float, node: Node, clock_seconds: float | None, report: JobReport
+    ) -> None:
+        """A node's report. `clock_seconds`: when its counters were read, by that node's clock."""
+        self._heard_at[node] = now_seconds
+        known = self._steps.get(node, frozenset())
+        for step in report.steps:
+            if step not in known:
+                self.controller.measured(Measurement(Step(step.step), step.seconds, step.nbytes))
+        self._steps[node] = frozenset(report.steps)
+        for each in report.slices:
+            slice_id = SliceId.parse(each.slice)
+            frozen_at = self._frozen_at.setdefault(slice_id, {})
+            frozen_at.setdefault(each.frozen, now_seconds)
+            for epoch in sorted(frozen_at)[:-FROZEN_KEPT]:
+                del frozen_at[epoch]
+            if clock_seconds is not None:
+                self._meter(slice_id, each.generation).note(clock_seconds, each.counters)
+
+    def lost(self, now_seconds: float, node: Node) -> None:
+        """It is known from now on that a node is gone, which lived when it was last heard of."""
+        heard_at = self._heard_at.pop(node, None)
+        self._steps.pop(node, None)
+        if heard_at is not None:
+            self.controller.measured(Measurement(Step.DETECT, now_seconds - heard_at))
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def look(self, now_seconds: float, job: ManagedJob, nodes: Sequence[Node]) -> list[Decision]:
+        """What changes from now on. `nodes`: those that may host replicas."""
+        self._seen = dict(self._observations(now_seconds, job, len(nodes)))
+        return self.controller.observe(now_seconds, self._seen)
+
+    def plan(self, job: ManagedJob) -> Plan | None:
+        """The plan that wants what was decided, unless the present one does."""
+        assert job.plan is not None
+        changed = {
+            slice_id: stance.scheme
+            for slice_id, stance in self.controller.stances.items()
+            if stance.scheme is not job.scheme_of(slice_id)
+        }
+        return job.next_plan(schemes=job.plan.schemes | changed) if changed else None
+
+    # --- observations ---------------------------------------------------------------------------
+
+    def _observations(
+        self, now_seconds: float, job: ManagedJob, nodes: int
+    ) -> Iterator[tuple[SliceId, SliceObservation]]:
+        assert job.plan is not None
+        placements = job.plan.placements
+        living = {
+            (slice_id, each.generation) for slice_id in placements for each in placements[slice_id]
+        }
+        self._meters = {key: meter for key, meter in self._meters.items() if key in living}
+        for slice_id, group in placements.items():
+            vertex = self._graph.vertex(slice_id.vertex)
+            if slice_id in job.plan.fixed or not vertex.replicable:
+                continue
+            report = job.report_of(slice_id, group[0]) if group else None
+            if report is not None and report.finished:
+                continue
+            before = self._seen.get(slice_id)
+            if report is not None:
+                before = self._observed(now_seconds, job, slice_id, report)
+            if before is not None:
+                queued = _standby_queued_bytes(job, slice_id, group[1:])
+                yield slice_id, replace(before, nodes=nodes, standby_queued_bytes=queued)
+
+    def _observed(
+        self, now_seconds: float, job: ManagedJob, slice_id: SliceId, report: SliceReport
+    ) -> SliceObservation:
+        assert job.plan is not None
+        rates = self._meter(slice_id, report.generation).rates
+        return SliceObservation(
+            scheme=job.scheme_of(slice_id),
+            chosen=slice_id in job.plan.schemes,
+            replicas=max(2, self._graph.vertex(slice_id.vertex).replicas),
+            nodes=1,
+            state_bytes=report.counters.get("state_bytes", 0.0),
+            checkpoint=self._checkpoint(now_seconds, job, slice_id),
+            input_bytes_per_second=rates.input,
+            output_bytes_per_second=rates.output,
+            processing_bytes_per_second=rates.processing,
+            busy_share=rates.busy_share,
+            queued_bytes=report.counters.get("bytes_waiting", 0.0),
+            input_waits=slice_id.vertex in self._waiting,
+        )
+
+    def _meter(self, slice_id: SliceId, generation: int) -> SliceMeter:
+        key = slice_id, generation
+        if key not in self._meters:
+            is_source = self._graph.vertex(slice_id.vertex).kind == "source"
+            self._meters[key] = SliceMeter(is_source)
+        return self._meters[key]
+
+    def _checkpoint(
+        self, now_seconds: float, job: ManagedJob, slice_id: SliceId
+    ) -> CheckpointObservation | None:
+        complete = job.coordinator.complete
+        record = complete[-1].slices[str(slice_id)].record if complete else None
+        if record is None:
+            return None
+        frozen_at = self._frozen_at.setdefault(slice_id, {})
+        age_seconds = now_seconds - frozen_at.setdefault(record.epoch, now_seconds)
+        chain_bytes = sum(each.nbytes for each in _chain(job, slice_id, record))
+        return CheckpointObservation(chain_bytes, record.nbytes, age_seconds)
+
+    @cached_property
+    def _waiting(self) -> frozenset[str]:
+        """The vertices all of whose sources wait for them."""
+        going_on = set(self._paced)
+        reached = set[str]()
+        while going_on > reached:
+            reached = set(going_on)
+            going_on |= {each.target for each in self._graph.edges if each.source in reached}
+        return frozenset(vertex.name for vertex in self._graph.vertices) - going_on
+
+
+def _chain(job: ManagedJob, slice_id: SliceId, newest: SnapshotRecord) -> Iterator[SnapshotRecord]:
+    """The snapshots that are read to restore one, newest first, as far as their sizes are known."""
+    yield newest
+    earlier = job.snapshots.get(slice_id, {})
+    record = newest
+    for epoch in sorted((each for each in earlier if each < newest.epoch), reverse=True):
+        if record.full:
+            return
+        record = earlier[epoch]
+        yield record
+
+
+def _standby_queued_bytes(
+    job: ManagedJob, slice_id: SliceId, further: Sequence[Placement]
+) -> float:
+    """What waits at the further replica that has least, of those that process."""
+    told = (job.report_of(slice_id, each) for each in further if each.rung.processes)
+    queued = (each.counters.get("bytes_waiting", 0.0) for each in told if each is not None)
+    return min(queued, default=0.0)

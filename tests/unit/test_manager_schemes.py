@@ -1,0 +1,318 @@
+"""The manager with a controller: what it is told, and how what it decides becomes plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from streammine.assembly import POLICIES
+from streammine.engine.job_status import job_status
+from streammine.engine.manager import ManagerMachine
+from streammine.engine.manager_stimuli import (
+    Elected,
+    NodesChanged,
+    Reported,
+    SavepointAsked,
+    SchemeAsked,
+    Ticked,
+)
+from streammine.engine.node_stimuli import CheckpointsFound, JobSeen, PlanRefused, PlanSeen
+from streammine.model.control import Heartbeat, StepReport
+from streammine.model.ids import SliceId
+from streammine.model.job_codec import decode_plan, encode_plan
+from streammine.model.recovery_assessment import (
+    Assessment,
+    ControlPhase,
+    Decision,
+    SliceStance,
+)
+from streammine.model.recovery_policy import (
+    Measurement,
+    RecoveryGoal,
+    SliceObservation,
+    Step,
+)
+from streammine.model.schemes import Scheme
+from tests.unit.managing import NODES, ON_A, ON_B, checkpoint, plan_of, told
+from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
+
+GOAL = RecoveryGoal(2.0)
+CHOSEN = replace(ASYNCHRONOUS, goal=GOAL, paced=("source",))
+COUNTS = SliceId("counts", 0)
+PASSIVE, _, COLD, HOT, STANDBY, ACTIVE = Scheme
+
+
+class Scripted:
+    """Decides what a test wants, and remembers what it was told."""
+
+    def __init__(self, goal: RecoveryGoal, detection_seconds: float) -> None:
+        self.goal = goal
+        self.detection_seconds = detection_seconds
+        self.wanted: dict[SliceId, Scheme] = {}
+        self.measurements: list[Measurement] = []
+        self.seen: Mapping[SliceId, SliceObservation] = {}
+        self.stances: dict[SliceId, SliceStance] = {}
+        self.decisions: list[Decision] = []
+
+    def measured(self, measurement: Measurement) -> None:
+        self.measurements.append(measurement)
+
+    def observe(
+        self, now_seconds: float, observations: Mapping[SliceId, SliceObservation]
+    ) -> list[Decision]:
+        self.seen = observations
+        made = []
+        for slice_id, seen in observations.items():
+            known = self.stances.get(slice_id)
+            before = seen.scheme if known is None else known.scheme
+            scheme = self.wanted.get(slice_id, before)
+            self.stances[slice_id] = SliceStance(ControlPhase.SETTLED, scheme, "so", Assessment())
+            if scheme is not before:
+                made.append(Decision(slice_id, before, scheme, now_seconds, "so", Assessment()))
+        self.stances = {each: self.stances[each] for each in observations}
+        self.decisions += made
+        return made
+
+
+def manager_of(recovery=CHOSEN) -> ManagerMachine:
+    """Its job runs on a and b, and has two checkpoints."""
+    manager = ManagerMachine(replace(POLICIES, controller=Scripted, detection_seconds=3.0))
+    manager.handle(Ticked(1.0, 1000.0))
+    found = CheckpointsFound(1, (checkpoint(10), checkpoint(20)))
+    told(manager, Elected(True), NodesChanged(NODES), JobSeen(1, GRAPH, 2, recovery), found)
+    beat(manager, 1.0)
+    assert plan_of(manager).version == 2
+    beat(manager, 1.25)
+    return manager
+
+
+def beat(manager: ManagerMachine, now: float, steps=(), **counters: float) -> list[str]:
+    """Both nodes tell of their first replicas, with the same counters, and time passes."""
+    lines = []
+    for node, slices in (("a", ON_A), ("b", ON_B)):
+        told_by_node = told_by(
+            node,
+            plan_of(manager).version,
+            [replace(report(name, 1, 25, snapshots=(20,)), counters=counters) for name in slices],
+        )
+        share = replace(told_by_node.jobs[0], steps=steps)
+        heartbeat = replace(told_by_node, load={"clock": now}, jobs=(share,))
+        lines += told(manager, Reported(heartbeat))
+    return lines + told(manager, Ticked(now, 1000.0 + now))
+
+
+def control_of(manager: ManagerMachine) -> Scripted:
+    control = manager.jobs[1].control
+    assert control is not None
+    assert isinstance(control.controller, Scripted)
+    return control.controller
+
+
+def planned(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith(("plan", "decided"))]
+
+
+def test_a_job_without_a_goal_has_no_controller() -> None:
+    manager = manager_of(ASYNCHRONOUS)
+    assert manager.jobs[1].control is None
+    assert planned(beat(manager, 2.0)) == []
+    assert job_status(manager.jobs[1])["decisions"] == []
+
+
+def test_a_controller_is_told_the_goal_and_how_long_a_loss_may_go_unnoticed() -> None:
+    controller = control_of(manager_of())
+    assert (controller.goal, controller.detection_seconds) == (GOAL, 3.0)
+
+
+def test_a_decision_becomes_a_plan_and_the_replica_follows() -> None:
+    manager = manager_of()
+    control_of(manager).wanted[COUNTS] = HOT
+    lines = planned(beat(manager, 2.0))
+    assert lines[:2] == [
+        "decided: counts/0 passive-replication -> passive-standby-hot",
+        "plan 3: run",
+    ]
+    assert plan_of(manager).schemes == {COUNTS: HOT}
+    beat(manager, 2.25)
+    assert [(each.node, each.rung) for each in plan_of(manager).placements[COUNTS]] == [
+        ("a", ACTIVE),
+        ("b", HOT),
+    ]
+
+
+def test_what_stands_already_makes_no_plan() -> None:
+    manager = manager_of()
+    control_of(manager).wanted[COUNTS] = PASSIVE
+    assert planned(beat(manager, 2.0)) == []
+
+
+def test_a_refused_plan_is_made_again_without_another_decision() -> None:
+    manager = manager_of()
+    told(manager, PlanSeen(plan_of(manager)))
+    control_of(manager).wanted[COUNTS] = COLD
+    beat(manager, 2.0)
+    version = plan_of(manager).version
+    told(manager, PlanRefused(1, version))
+    assert plan_of(manager).schemes == {}
+    assert "decided" not in " ".join(beat(manager, 2.25))
+    assert plan_of(manager).schemes == {COUNTS: COLD}
+
+
+def test_a_scheme_that_a_person_has_set_is_left_alone_until_it_is_handed_back() -> None:
+    manager = manager_of()
+    controller = control_of(manager)
+    told(manager, SchemeAsked(1, "counts/0", "active-standby"))
+    assert plan_of(manager).fixed == (COUNTS,)
+    controller.wanted[COUNTS] = PASSIVE
+    beat(manager, 2.0)
+    assert COUNTS not in controller.seen
+    assert plan_of(manager).schemes[COUNTS] is STANDBY
+    told(manager, SchemeAsked(1, "counts", "automatic"))
+    assert plan_of(manager).fixed == ()
+    beat(manager, 2.25)
+    assert plan_of(manager).schemes[COUNTS] is PASSIVE
+
+
+def test_who_has_set_a_scheme_is_part_of_the_plan() -> None:
+    manager = manager_of()
+    told(manager, SchemeAsked(1, "counts", "active-standby"))
+    assert decode_plan(encode_plan(plan_of(manager))) == plan_of(manager)
+    assert plan_of(manager).fixed == (COUNTS, SliceId("counts", 1))
+
+
+def test_nobody_chooses_where_the_job_says_nothing_of_recovery() -> None:
+    manager = manager_of(ASYNCHRONOUS)
+    wish = SchemeAsked(1, "counts", "automatic")
+    assert manager.refusal(wish) == "job 1 says nothing of `recovery`, so nobody chooses a scheme"
+
+
+def test_what_nodes_have_measured_is_counted_once_however_often_it_is_told() -> None:
+    manager = manager_of()
+    first = StepReport("deploy", "counts/0", 1, 0.25, 0.0)
+    second = StepReport("load", "counts/1", 3, 0.5, 100.0)
+    beat(manager, 2.0, (first,))
+    beat(manager, 2.25, (first, second))
+    # each of the two nodes has measured them
+    assert control_of(manager).measurements == [
+        *[Measurement(Step.DEPLOY, 0.25)] * 2,
+        *[Measurement(Step.LOAD, 0.5, 100.0)] * 2,
+    ]
+
+
+def test_a_lost_node_says_how_long_losses_go_unnoticed() -> None:
+    manager = manager_of()
+    beat(manager, 2.0)
+    # times are those of the manager's looks at its clock
+    beat(manager, 2.25)
+    told(manager, Ticked(2.75, 1002.75), NodesChanged(NODES[:1]))
+    assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.75)]
+
+
+def test_a_new_manager_learns_anew_what_nodes_repeat_and_knows_what_was_chosen() -> None:
+    manager = manager_of()
+    step = StepReport("deploy", "counts/0", 1, 0.25, 0.0)
+    control_of(manager).wanted[COUNTS] = COLD
+    beat(manager, 2.0, (step,))
+    told(manager, Elected(False), Elected(True), CheckpointsFound(1, (checkpoint(20),)))
+    controller = control_of(manager)
+    assert controller.measurements == []
+    beat(manager, 3.0, (step,))
+    assert controller.measurements == [Measurement(Step.DEPLOY, 0.25)] * 2
+    seen = controller.seen
+    assert (seen[COUNTS].scheme, seen[COUNTS].chosen) == (COLD, True)
+    assert not seen[SliceId("counts", 1)].chosen
+
+
+def test_nothing_is_chosen_before_everybody_has_reported() -> None:
+    manager = manager_of()
+    told(manager, Elected(False), Elected(True), CheckpointsFound(1, (checkpoint(20),)))
+    told(manager, Ticked(2.0, 1002.0))
+    assert control_of(manager).seen == {}
+
+
+def test_nothing_is_chosen_while_a_savepoint_is_made() -> None:
+    manager = manager_of()
+    told(manager, SavepointAsked(1))
+    control_of(manager).wanted[COUNTS] = COLD
+    assert planned(beat(manager, 2.0)) == []
+
+
+def test_rates_are_those_of_the_last_seconds_by_the_node_s_clock() -> None:
+    manager = manager_of()
+    # 4 MB come in each second, half of it is made, and takes a quarter of a core
+    for turn in range(1, 21):
+        at = 0.25 * turn
+        beat(
+            manager, 2.0 + at, bytes_in=4e6 * at, bytes_out=2e6 * at, busy_seconds=0.25 * at,
+            state_bytes=5e6, bytes_waiting=700.0,
+        )  # fmt: skip
+    seen = control_of(manager).seen[COUNTS]
+    assert seen.input_bytes_per_second == 4e6
+    assert seen.output_bytes_per_second == 2e6
+    assert seen.processing_bytes_per_second == 16e6
+    assert (seen.busy_share, seen.state_bytes, seen.queued_bytes) == (0.25, 5e6, 700.0)
+    assert (seen.nodes, seen.replicas, seen.input_waits) == (2, 2, False)
+    # a source's input is what it makes of it
+    assert control_of(manager).seen[SliceId("source", 0)].input_bytes_per_second == 2e6
+
+
+def test_where_no_source_has_a_pace_the_input_waits() -> None:
+    manager = manager_of(replace(CHOSEN, paced=()))
+    beat(manager, 2.0)
+    assert control_of(manager).seen[COUNTS].input_waits
+
+
+def test_a_checkpoint_is_as_old_as_it_is_known_to_be_frozen() -> None:
+    manager = manager_of()
+    beat(manager, 3.0)
+    checkpointed = control_of(manager).seen[COUNTS].checkpoint
+    assert checkpointed is not None
+    # it was first heard of at 1.0
+    assert (checkpointed.age_seconds, checkpointed.snapshot_bytes) == (2.0, 10)
+
+
+def test_a_slice_that_is_being_rebuilt_is_seen_as_before() -> None:
+    manager = manager_of()
+    beat(manager, 2.0, state_bytes=5e6)
+    heartbeat = told_by("a", plan_of(manager).version, [report("source/0", 1, 25)])
+    told(manager, Reported(heartbeat), Ticked(2.25, 1002.25))
+    assert control_of(manager).seen[COUNTS].state_bytes == 5e6
+
+
+def test_a_finished_slice_is_not_chosen_for() -> None:
+    manager = manager_of()
+    finished = [report(name, 1, 25, finished=True) for name in ON_A]
+    heartbeat: Heartbeat = told_by("a", plan_of(manager).version, finished)
+    told(manager, Reported(heartbeat), Ticked(2.0, 1002.0))
+    assert COUNTS not in control_of(manager).seen
+    assert SliceId("counts", 1) in control_of(manager).seen
+
+
+def test_the_real_controller_begins_with_active_replication() -> None:
+    manager = ManagerMachine(POLICIES)
+    manager.handle(Ticked(1.0, 1000.0))
+    told(manager, Elected(True), NodesChanged(NODES), JobSeen(1, GRAPH, 2, CHOSEN))
+    told(manager, CheckpointsFound(1, ()))
+    beat(manager, 1.0)
+    beat(manager, 1.25)
+    assert set(plan_of(manager).schemes.values()) == {ACTIVE}
+    assert all(len(group) == 2 for group in plan_of(manager).placements.values())
+
+
+def test_status_says_what_each_slice_has_and_why() -> None:
+    manager = manager_of()
+    control_of(manager).wanted[COUNTS] = COLD
+    beat(manager, 2.0, state_bytes=5.0)
+    beat(manager, 2.25, state_bytes=5.0)
+    status = job_status(manager.jobs[1])
+    counts = status["slices"]["counts/0"]
+    assert counts["scheme"] == "passive-standby-cold"
+    assert counts["chosen"]["reason"] == "so"
+    leading, standing_by = counts["replicas"]
+    assert (leading["leads"], leading["counters"]["state_bytes"]) == (True, 5.0)
+    assert (standing_by["rung"], standing_by["phase"]) == ("passive-standby-cold", "deploying")
+    (decision,) = status["decisions"]
+    assert (decision["previous"], decision["chosen"]) == (
+        "passive-replication",
+        "passive-standby-cold",
+    )

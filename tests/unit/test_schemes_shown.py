@@ -1,0 +1,96 @@
+"""What `streammine status JOB` shows of replicas and of what is chosen for them."""
+
+from streammine.cli.schemes_shown import SchemesShown
+from streammine.model.epochs import BEGINNING, INFINITY
+
+ESTIMATES = {
+    "passive-standby-cold": {"seconds": 1.25, "cost": 1.5},
+    "passive-replication": {"seconds": None, "cost": 0.0},
+}
+
+
+def replica(node, leads, frontier=7, **counters):
+    return {
+        "node": node,
+        "generation": 1 if leads else 3,
+        "leads": leads,
+        "rung": "active-replication" if leads else "passive-standby-cold",
+        "phase": "running" if leads else "ready",
+        "frontier": frontier,
+        "counters": counters,
+    }
+
+
+def told(scheme="passive-standby-cold", chosen=None):
+    return {
+        "slices": {
+            "counts/0": {
+                "node": "a",
+                "scheme": scheme,
+                "chosen": {"reason": "so", "schemes": ESTIMATES} if chosen is None else chosen,
+                "replicas": [
+                    replica("a", True, state_bytes=5e6, rows_in=1234.0, rows_sent=99.0),
+                    replica("b", False, BEGINNING, state_bytes=4e6),
+                ],
+            }
+        },
+        "decisions": [
+            {
+                "slice": "counts/0",
+                "previous": "active-replication",
+                "chosen": "passive-standby-cold",
+                "reason": "the cheapest within 1.6 s",
+            }
+        ],
+    }
+
+
+def shown(tree):
+    return "\n".join(SchemesShown(tree).lines())
+
+
+def test_each_replica_has_a_row_with_what_proves_its_rung():
+    text = shown(told())
+    leading, standing_by = (line.split() for line in text.splitlines() if "MB" in line)
+    assert leading[:5] == ["counts/0", "passive-standby-cold", "a", "1", "leads"]
+    assert leading[5:] == [
+        "running",
+        "7",
+        "5.0",
+        "MB",
+        "0.0",
+        "MB",
+        "1,234",
+        "99",
+        "1.25",
+        "s",
+        "1.50",
+    ]
+    assert standing_by[:5] == ["b", "3", "passive-standby-cold", "ready", "-"]
+
+
+def test_the_last_decisions_follow():
+    last = shown(told()).splitlines()[-1]
+    assert last == (
+        "counts/0: active-replication -> passive-standby-cold: the cheapest within 1.6 s"
+    )
+
+
+def test_what_takes_for_ever_and_what_is_not_known_yet_are_said():
+    assert "never" in shown(told("passive-replication"))
+    assert "?" in shown(told(chosen={"reason": "not measured yet", "schemes": {}}))
+
+
+def test_nothing_is_estimated_where_nobody_chooses():
+    tree = told()
+    tree["slices"]["counts/0"]["chosen"] = None
+    tree["slices"]["counts/0"]["replicas"][0]["frontier"] = INFINITY
+    text = shown(tree)
+    assert "1.25 s" not in text
+    assert "end" in text
+
+
+def test_the_tree_has_what_tools_need():
+    tree = SchemesShown(told()).tree()
+    assert set(tree["slices"]["counts/0"]) == {"scheme", "chosen", "replicas"}
+    assert len(tree["decisions"]) == 1
