@@ -62,7 +62,7 @@ class Chosen(NamedTuple):
 
 
 class Ballots:
-    """`inherited`: by the epoch before, what former plans may have chosen. `news` counts what there was to
+    """`inherited`: by the epoch before, what former plans may have chosen. `changes` counts what there was to
     tell; `witness`: this replica holds it."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Ballots:
     ) -> None:
         self.plan = plan
         self.witness = False
-        self.news = 0
+        self.changes = 0
         self._generation = generation
         self._peers = peers
         self._bags = bags
@@ -110,7 +110,7 @@ class Ballots:
             unnamed = known is None or known.ballot.attempt == INHERITED
             if instance.promised == self._named and unnamed and not self._bags.lacking(value):
                 instance.accepted = Accepted(self._named, value)
-                self.news += 1
+                self.changes += 1
             after = value.epoch
 
     # --- led ballots --------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Ballots:
     def _promise(self, instance: Instance, ballot: Ballot) -> None:
         instance.promised = ballot
         instance.leading = instance.proposal = instance.seen_at = None
-        self.news += 1
+        self.changes += 1
 
     def lead(self, decided: int, live: Collection[int], now_seconds: float) -> None:
         """Bring about what does not come by itself; to be called where nobody lower is alive."""
@@ -162,7 +162,7 @@ class Ballots:
             in_vain = now_seconds - instance.seen_at >= self._settings.patience_seconds
             if in_vain or all(each in names for each in live):
                 self._ask(after, instance, now_seconds)
-        elif now_seconds >= instance.again_at:
+        elif now_seconds >= instance.again_at and self._is_in_vain(after, instance):
             self._ask(after, instance, now_seconds)
         if instance.leading is not None and instance.proposal is None:
             instance.proposal = self._proposal(after, instance.leading, names)
@@ -172,13 +172,23 @@ class Ballots:
             assert instance.leading is not None
             assert instance.promised == instance.leading
             instance.accepted = Accepted(instance.leading, value)
-            self.news += 1
+            self.changes += 1
+
+    def _is_in_vain(self, after: int, instance: Instance) -> bool:
+        """Others promised a higher ballot, or nobody has the bags any more of what is proposed."""
+        assert instance.leading is not None
+        passed = self._highest(after, instance) > instance.leading
+        value = instance.proposal
+        return passed or (value is not None and bool(self._bags.lacking(value)))
+
+    def _highest(self, after: int, instance: Instance) -> Ballot:
+        """The highest ballot that anybody promised."""
+        others = (entry.promised for _, entry in self._peers.entries(self.plan, after))
+        return max([instance.promised, *others])
 
     def _ask(self, after: int, instance: Instance, now_seconds: float) -> None:
         """Begin a ballot above all that is heard of."""
-        highest = max(
-            [instance.promised, *(e.promised for _, e in self._peers.entries(self.plan, after))]
-        )
+        highest = self._highest(after, instance)
         count = len(self.plan.replicas)
         attempt = self.plan.replicas.index(self._generation) + 1
         while attempt <= highest.attempt:
@@ -188,7 +198,7 @@ class Ballots:
         waits = min(1 << instance.tries, LONGEST_WAIT)
         instance.again_at = now_seconds + self._settings.patience_seconds * waits
         instance.tries += 1
-        self.news += 1
+        self.changes += 1
 
     def _proposal(self, after: int, ballot: Ballot, names: dict[int, BagSet]) -> BagSet | None:
         """What may have been chosen below the ballot, else what most have; None without a majority."""
@@ -222,6 +232,8 @@ class Ballots:
     def wanted(self, decided: int) -> Iterator[tuple[int, BagSet]]:
         """Values by the epoch before them that this replica would accept, had it the bags."""
         for after, instance in self._instances.items():
+            if after < decided:
+                continue
             brought = instance.accepted
             if brought is not None and brought.ballot.attempt == INHERITED:
                 yield after, brought.value
@@ -256,17 +268,18 @@ class Ballots:
         return ballot > self._named and leader(self.plan.replicas, ballot.attempt) == sender
 
     def _names(self, after: int) -> dict[int, BagSet]:
-        """What replicas of the plan have for what follows the epoch, the lowest generation first."""
+        """What replicas of the plan have for what follows the epoch."""
         return {
             generation: vote.value
-            for generation, entry in sorted(self._all_entries(after))
+            for generation, entry in self._all_entries(after)
             if (vote := accepted(entry)) is not None
         }
 
     def _all_entries(self, after: int) -> list[tuple[int, Entry]]:
+        """This replica's first: among equals it prefers what it need not fetch."""
         found = list(self._peers.entries(self.plan, after))
         if after in self._instances:
-            found.append((self._generation, self._entry(after)))
+            found.insert(0, (self._generation, self._entry(after)))
         return found
 
     def _entry(self, after: int) -> Entry:

@@ -52,12 +52,13 @@ House rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
 from replication.ballots import WINDOW, Ballots, Chosen
 from replication.chain import Bags, Chain
+from replication.fetching import Fetching
 from replication.learning import inherited, is_closed
 from replication.peers import Peers
 from replication.quorums import bag_holders
@@ -134,9 +135,10 @@ class Consensus:
         # By the epoch before: what is in the store and not looked at yet, and what is on its way there.
         self._standing: dict[int, BagSet] = {}
         self._writing: set[int] = set()
-        self._fetching: set[tuple[int, int, str]] = set()
+        self._fetching = Fetching(self._bags, self._peers)
         self._sequence = 0
-        self._told_news = 0
+        self._has_news = False
+        self._told_changes = 0
         self._told_at = 0.0
         self._effects: list[words.AgreementEffect] = []
 
@@ -168,13 +170,19 @@ class Consensus:
         self._enter(Event.LISTED if listed else Event.LEFT_OUT)
         if self.phase is Phase.LEARNING:
             self._effects.append(words.SealStore(plan.version))
-            self._tell_all()
+            self._has_news = True
 
     def _outdated(self, plan_version: int) -> None:
         """A newer plan is heard of; nothing is done for older ones any more."""
         if plan_version > self._newest_plan:
             self._newest_plan = plan_version
             self._enter(Event.OUTDATED)
+
+    def _replicas(self) -> tuple[int, ...]:
+        """Those of the plan that this one takes part in, or is about to."""
+        if self._plan is None or self.phase not in (Phase.LEARNING, Phase.VOTING):
+            return ()
+        return self._plan.replicas
 
     def _company(self) -> set[int]:
         """Replicas of the plan, and of those before it."""
@@ -207,7 +215,7 @@ class Consensus:
         if max(each.decided for each in answers.values()) > self._chain.decided:
             return
         brought = inherited(answers.values(), self._store, self._chain.decided)
-        self._fetch_all(brought.items())
+        self._effects += self._fetching.ask(brought.items())
         if any(self._bags.lacking(value) for value in brought.values()):
             return
         self._enter(Event.LEARNT)
@@ -215,7 +223,7 @@ class Consensus:
         self._ballots = Ballots(
             self._plan, self.generation, brought, self._peers, self._bags, self._settings
         )
-        self._tell_all()
+        self._has_news = True
 
     def _on_gone(self, stimulus: words.ReplicasGone) -> None:
         if self._plan is not None:
@@ -280,13 +288,13 @@ class Consensus:
 
     def _on_paused(self, stimulus: words.Paused) -> None:
         self._paused = True
-        self._tell_all()
+        self._has_news = True
 
     def _on_resumed(self, stimulus: words.Resumed) -> None:
         self._paused = False
         self._chain.processed = max(self._chain.processed, stimulus.processed)
         self._look_behind()
-        self._tell_all()
+        self._has_news = True
 
     def _look_behind(self) -> None:
         """What is to be processed next may be forgotten everywhere."""
@@ -299,18 +307,16 @@ class Consensus:
         self._now_seconds = stimulus.now_seconds
         if self._now_seconds - self._told_at < self._settings.repeat_seconds:
             return
-        self._fetching = set()
-        self._tell_all()
-        if self._plan is None or self.phase not in (Phase.LEARNING, Phase.VOTING):
-            return
-        if len(self._live()) < bag_holders(len(self._plan.replicas)):
-            self._be_lonely(self._plan)
+        self._fetching.repeat()
+        self._has_news = True
+        if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
+            self._be_lonely()
 
-    def _be_lonely(self, plan: ReplicaPlan) -> None:
+    def _be_lonely(self) -> None:
         """Less than a majority is heard of: keep what is known safe, and try to go on."""
         votes = self.phase is Phase.VOTING and not self._paused
-        if votes and len(plan.replicas) % 2 == 0 and self._witness_holder is None:
-            self._effects.append(words.AskWitness(plan.version))
+        if votes and len(self._replicas()) % 2 == 0 and self._witness_holder is None:
+            self._effects.append(words.AskWitness(self.ready_in))
         for decision in self._chain.not_stored():
             if len(self._writing) >= WRITES_AT_ONCE:
                 return
@@ -324,17 +330,18 @@ class Consensus:
         if self.phase is Phase.LEARNING:
             self._learn()
         before = None
-        while before != (before := (self._chain.decided, self._news())):
+        while before != (before := self._progress()):
             if self.phase is Phase.VOTING and not self._paused:
                 self._vote()
             self._settle()
         self._process()
         self._fetch()
-        if self._news() != self._told_news:
+        if self._has_news or self._progress()[1] != self._told_changes:
             self._tell_all()
 
-    def _news(self) -> int:
-        return self._ballots.news if self._ballots is not None else 0
+    def _progress(self) -> tuple[int, int]:
+        """What is decided, and what changed in this replica's part in the rest."""
+        return self._chain.decided, 0 if self._ballots is None else self._ballots.changes
 
     def _vote(self) -> None:
         assert self._ballots is not None
@@ -349,13 +356,9 @@ class Consensus:
         """Replicas of the plan that seem to take part in it, this one included."""
         assert self._plan is not None
         lost_before = self._now_seconds - self._settings.silence_seconds
-        live = {self.generation}
-        if self._planned_at > lost_before:
-            live.update(self._plan.replicas)
-        for report in self._peers.voters(self._plan):
-            heard = self._peers.heard_since(report.sender, lost_before)
-            live.add(report.sender) if heard and report.votes else live.discard(report.sender)
-        return live - self._gone
+        live = set(self._plan.replicas) if self._planned_at > lost_before else set()
+        self._peers.note_living(self._plan, lost_before, live)
+        return (live - self._gone) | {self.generation}
 
     def _settle(self) -> None:
         """Append to the chain what stands; bring to the store what is chosen and has to stand there."""
@@ -382,8 +385,7 @@ class Consensus:
 
     def _is_safe(self, chosen: Chosen) -> bool:
         """Its bags are on so many replicas that it stands without the store."""
-        assert self._plan is not None
-        enough = chosen.holders >= bag_holders(len(self._plan.replicas))
+        enough = chosen.holders >= bag_holders(len(self._replicas()))
         return enough and not self._settings.every_decision_stored
 
     def _bring_to_store(self, decision: Decision) -> None:
@@ -403,13 +405,12 @@ class Consensus:
         self._bags.settle(decision)
         if decision.after in self._standing:
             self._chain.note_stored(decision.after)
+            self._tell_decided(decision)
         self._forget_decided()
 
     def _forget_decided(self) -> None:
         decided = self._chain.decided
         self._standing = {after: each for after, each in self._standing.items() if after >= decided}
-        if self._ballots is not None:
-            self._ballots.forget(decided)
 
     def _process(self) -> None:
         while self.phase is not Phase.OUTRUN and not self._paused:
@@ -419,49 +420,38 @@ class Consensus:
             self._chain.process(decision)
             self._effects.append(words.Process(decision))
 
-    # --- bags of others -----------------------------------------------------------------------------
-
     def _fetch(self) -> None:
         decision = self._chain.next_to_process()
         if decision is not None:
             coming = self._chain.following(decision.after, WINDOW)
-            self._fetch_all((each.after, each.chosen) for each in coming)
+            self._effects += self._fetching.ask((each.after, each.chosen) for each in coming)
         if self._ballots is not None and self.phase is Phase.VOTING:
-            self._fetch_all(self._ballots.wanted(self._chain.decided))
-
-    def _fetch_all(self, wanted: Iterable[tuple[int, BagSet]]) -> None:
-        for after, value in wanted:
-            for channel, bag in self._bags.lacking(value):
-                asked = (channel, value.epoch, bag.digest)
-                if asked not in self._fetching:
-                    self._fetching.add(asked)
-                    holders = self._holders(after, value)
-                    self._effects.append(words.FetchBag(channel, value.epoch, bag, holders))
-
-    def _holders(self, after: int, value: BagSet) -> tuple[int, ...]:
-        """Replicas that have the bags, as far as is known."""
-        return tuple(
-            sorted(
-                generation
-                for generation, report in self._peers.reports.items()
-                if report.decided >= value.epoch
-                or any(entry.after == after and entry.value == value for entry in report.entries)
-            )
-        )
+            self._effects += self._fetching.ask(self._ballots.wanted(self._chain.decided))
 
     # --- messages -----------------------------------------------------------------------------------
 
     def _tell_all(self) -> None:
-        """Tell the replicas of the plan, and while learning those of former ones, where this one stands."""
+        """Tell the replicas of the plan, and while learning those of former ones, where this one stands.
+
+        What it accepted is told once more where that was decided at the same moment, for others count it.
+        """
         self._told_at = self._now_seconds
-        self._told_news = self._news()
-        if self._plan is None or self.phase not in (Phase.LEARNING, Phase.VOTING):
-            return
+        self._told_changes = self._progress()[1]
+        self._has_news = False
         learning = self.phase is Phase.LEARNING
-        company = self._company() if learning else set(self._plan.replicas)
+        company = self._company() if learning else set(self._replicas())
         others = tuple(sorted(company - {self.generation}))
         if others:
             self._tell(others, asks=learning)
+        if self._ballots is not None:
+            self._ballots.forget(self._chain.decided)
+
+    def _tell_decided(self, decision: Decision) -> None:
+        """Others could not see by themselves that it stands."""
+        others = tuple(each for each in self._replicas() if each != self.generation)
+        if others:
+            message = words.Decisions(self.generation, (decision,))
+            self._effects.append(words.Tell(others, message))
 
     def _tell(self, receivers: tuple[int, ...], asks: bool = False) -> None:
         self._sequence += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replication.quorums import NAMED, Accepted
-from streammine.model.agreement import Ballot, Entry, ReplicaPlan, Report
+from streammine.model.agreement import BagSet, Ballot, Entry, ReplicaPlan, Report
 
 
 class Peers:
@@ -30,8 +30,11 @@ class Peers:
         for gone in self.reports.keys() - generations:
             del self.reports[gone], self._entries[gone], self._heard_at[gone]
 
-    def heard_since(self, generation: int, moment: float) -> bool:
-        return self._heard_at.get(generation, moment) > moment
+    def note_living(self, plan: ReplicaPlan, lost_before: float, live: set[int]) -> None:
+        """Add the voters that were heard of since, and take out those that were not, or are paused."""
+        for report in self.voters(plan):
+            heard = self._heard_at[report.sender] > lost_before
+            (live.add if heard and report.votes else live.discard)(report.sender)
 
     def voters(self, plan: ReplicaPlan) -> Iterator[Report]:
         """Reports from replicas of the plan that take part in it."""
@@ -41,11 +44,22 @@ class Peers:
                 yield report
 
     def entries(self, plan: ReplicaPlan, after: int) -> Iterator[tuple[int, Entry]]:
-        """What the plan's voters that don't know the decision say of what follows the epoch."""
+        """What the plan's voters say of what follows the epoch."""
         for report in self.voters(plan):
             entry = self._entries[report.sender].get(after)
-            if entry is not None and report.decided <= after:
+            if entry is not None:
                 yield report.sender, entry
+
+    def holders(self, after: int, value: BagSet) -> tuple[int, ...]:
+        """Replicas that have the bags of what is to follow the epoch, as far as is known."""
+        return tuple(
+            sorted(
+                generation
+                for generation, report in self.reports.items()
+                if report.decided >= value.epoch
+                or any(entry.after == after and entry.value == value for entry in report.entries)
+            )
+        )
 
 
 def accepted(entry: Entry) -> Accepted | None:

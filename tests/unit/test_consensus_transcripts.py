@@ -1,0 +1,633 @@
+"""The light consensus in transcripts: see tests/unit/agreement_transcripts.py for what the lines mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from replication.consensus import TRANSITIONS, Event, Phase
+from tests.unit.agreement_transcripts import Replicas, check, ready
+
+
+def test_equal_names_decide_in_the_time_of_one_message() -> None:
+    # nothing is written, and nobody leads
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 processes 5a
+        > 2 hears 1
+          2 processes 5a
+        """,
+    )
+
+
+def test_of_differing_bags_the_coordinators_counts_and_who_lacks_it_fetches_it() -> None:
+    # 1: a   2: b      1 proposes what it has itself, since neither is more common
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5b
+          2 tells 1: named 5b
+        > 1 hears 2
+          1 tells 2: accepted 5a in 1
+        > 2 hears 1
+          2 fetches 5a from 1
+          2 tells 1: named 5b but promised 1
+        > 2 holds 5a
+          2 processes 5a
+          2 tells 1: accepted 5a in 1
+        > 1 hears 2
+          1 processes 5a
+        """,
+    )
+
+
+def test_a_slow_feed_is_not_waited_for() -> None:
+    # 2 has nothing of epoch 5 yet; it takes the bag from 1, and is done without its own feed
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 1 waits
+          1 tells 2: named 5a but promised 1
+        > 2 hears 1
+          2 tells 1: promised 1 after 0
+        > 1 hears 2
+          1 tells 2: accepted 5a in 1
+        > 2 hears 1
+          2 fetches 5a from 1
+        > 2 holds 5a
+          2 processes 5a
+          2 tells 1: accepted 5a in 1
+        > 1 hears 2
+          1 processes 5a
+        """,
+    )
+
+
+def test_the_coordinator_takes_what_another_has_rather_than_wait_for_its_own_feed() -> None:
+    check(
+        ready(2),
+        """
+        > 2 has 5b
+          2 tells 1: named 5b
+        > 1 hears 2
+        > 1 waits
+          1 fetches 5b from 2
+          1 tells 2: promised 1 after 0
+        > 1 holds 5b
+          1 tells 2: accepted 5b in 1
+        > 2 hears 1
+          2 processes 5b
+          2 tells 1: accepted 5b in 1
+        > 1 hears 2
+          1 processes 5b
+        """,
+    )
+
+
+def test_the_replicas_agree_on_gaps_too() -> None:
+    # the feed of 2 had nothing between 4 and 7: the lower epoch is taken, so that nothing is lost
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 1 has 7a
+          1 tells 2: named 5a, named 7a
+        > 2 has 7a
+          2 tells 1: named 7a
+        > 1 hears 2
+          1 tells 2: accepted 5a in 1, named 7a
+        > 2 hears 1
+          2 fetches 5a from 1
+          2 tells 1: named 7a but promised 1
+        > 2 holds 5a
+          2 processes 5a
+          2 processes 7a
+          2 tells 1: accepted 5a in 1, named 7a
+        > 1 hears 2
+          1 processes 5a
+          1 processes 7a
+        """,
+    )
+
+
+def test_three_need_all_equal_names_or_one_round_more() -> None:
+    # were 1 lost and had 3 named b, nobody could tell which of the two 1 had chosen: so one round more
+    check(
+        ready(3),
+        """
+        > 1 has 5a
+          1 tells 2 3: named 5a
+        > 2 has 5a
+          2 tells 1 3: named 5a
+        > 1 hears 2
+        > 1 waits
+          1 tells 2 3: accepted 5a in 1
+        > 2 hears 1
+          2 processes 5a
+          2 tells 1 3: accepted 5a in 1
+        > 1 hears 2
+          1 processes 5a
+        """,
+    )
+
+
+def test_three_equal_names_decide_at_once() -> None:
+    check(
+        ready(3),
+        """
+        > 1 has 5a
+          1 tells 2 3: named 5a
+        > 2 has 5a
+          2 tells 1 3: named 5a
+        > 3 has 5a
+          3 tells 1 2: named 5a
+        > 1 hears 2
+        > 1 hears 3
+          1 processes 5a
+        """,
+    )
+
+
+def test_messages_that_come_twice_or_too_late_change_nothing() -> None:
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5b
+          2 tells 1: named 5b
+        > 1 hears 2
+          1 tells 2: accepted 5a in 1
+        > 1 hears 2
+        > 1 hears 2, the first
+        > 2 hears 1, the first
+        > 2 hears 1
+          2 fetches 5a from 1
+          2 tells 1: named 5b but promised 1
+        > 2 hears 1
+        """,
+    )
+
+
+def test_who_missed_a_decision_is_told() -> None:
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 processes 5a
+        > 2 waits
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 tells 2: decided 5a
+        > 2 hears 1
+          2 tells 1: named 5a
+          2 processes 5a
+        """,
+    )
+
+
+def test_the_next_coordinator_proposes_what_may_have_been_chosen() -> None:
+    # 1: a (accepted, in ballot 1)   2: a (accepted)   3: a (accepted)   4: b   5: b
+    #   1 has heard of all three and is lost; 2 hears of 4 and 5 only, where b is more common
+    check(
+        ready(5),
+        """
+        > 1 has 5a
+          1 tells 2 3 4 5: named 5a
+        > 2 has 5a
+          2 tells 1 3 4 5: named 5a
+        > 3 has 5a
+          3 tells 1 2 4 5: named 5a
+        > 4 has 5b
+          4 tells 1 2 3 5: named 5b
+        > 5 has 5b
+          5 tells 1 2 3 4: named 5b
+        > 1 hears 2
+        > 1 hears 4
+        > 1 waits
+          1 tells 2 3 4 5: accepted 5a in 1
+        > 2 hears 1
+          2 tells 1 3 4 5: accepted 5a in 1
+        > 3 hears 1
+          3 tells 1 2 4 5: accepted 5a in 1
+        > 1 hears 2
+        > 1 hears 3
+          1 processes 5a
+        > 2 waits long
+          2 tells 1 3 4 5: accepted 5a in 1 but promised 2
+        > 4 hears 2
+          4 tells 1 2 3 5: named 5b but promised 2
+        > 5 hears 2
+          5 tells 1 2 3 4: named 5b but promised 2
+        > 2 hears 4
+        > 2 hears 5
+          2 tells 1 3 4 5: accepted 5a in 2
+        """,
+    )
+
+
+def test_who_has_promised_a_higher_ballot_refuses_a_lower_one() -> None:
+    # 1 leads ballot 1, until 2 thinks that it is lost and leads ballot 2
+    check(
+        ready(3),
+        """
+        > 1 has 5a
+          1 tells 2 3: named 5a
+        > 2 has 5b
+          2 tells 1 3: named 5b
+        > 1 hears 2
+        > 1 waits
+          1 tells 2 3: accepted 5a in 1
+        > 2 waits long
+          2 tells 1 3: named 5b but promised 2
+        > 3 hears 2
+          3 tells 1 2: promised 2 after 0
+        > 3 hears 1
+        > 2 hears 3
+          2 tells 1 3: accepted 5b in 2
+        > 3 hears 2
+          3 fetches 5b from 2
+        > 3 holds 5b
+          3 processes 5b
+          3 tells 1 2: accepted 5b in 2
+        > 1 hears 2
+          1 fetches 5b from 2
+          1 tells 2 3: accepted 5a in 1 but promised 2
+        > 1 holds 5b
+          1 processes 5b
+          1 tells 2 3: accepted 5b in 2
+        """,
+    )
+
+
+def test_a_lone_replica_of_two_goes_on_with_the_witness_and_writes_what_it_decides() -> None:
+    # and what it knew before, since nobody else can be relied on to remember it
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 processes 5a
+        > 2 hears 1
+          2 processes 5a
+        > 1 has 6a
+          1 tells 2: named 5a, named 6a
+        > 1 waits long
+          1 asks for the witness
+          1 writes 5a
+          1 tells 2: named 6a but promised 1
+        > witness 1: 1
+          1 writes 6a
+          1 tells 2: accepted 6a in 1
+        > 1 wrote
+        > 1 wrote
+          1 tells 2: decided 6a
+          1 processes 6a
+        """,
+    )
+
+
+def test_without_the_witness_a_lone_replica_waits() -> None:
+    # 2 holds it, or nobody can tell
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 1 waits long
+          1 asks for the witness
+          1 tells 2: named 5a but promised 1
+        > witness 1: 2
+        > 1 waits long
+          1 tells 2: named 5a but promised 1
+        > 1 waits long
+          1 tells 2: named 5a but promised 1
+        """,
+    )
+
+
+def test_a_decision_on_one_replica_and_the_witness_does_not_count_before_it_is_written() -> None:
+    # 2 hears what 1 accepted; it takes it over, and so does without the store
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 1 waits long
+          1 asks for the witness
+          1 tells 2: named 5a but promised 1
+        > witness 1: 1
+          1 writes 5a
+          1 tells 2: accepted 5a in 1
+        > 2 hears 1
+          2 fetches 5a from 1
+          2 tells 1: promised 1 after 0
+        > 2 holds 5a
+          2 processes 5a
+          2 tells 1: accepted 5a in 1
+        > 1 hears 2
+          1 processes 5a
+        > 1 wrote
+        """,
+    )
+
+
+def test_a_write_that_finds_a_newer_seal_counts_for_nothing() -> None:
+    # replicas of plan 2 may have read the store before it was written
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 1 waits long
+          1 asks for the witness
+          1 tells 2: named 5a but promised 1
+        > witness 1: 1
+          1 writes 5a
+          1 tells 2: accepted 5a in 1
+        > 1 wrote, under seal 2
+        > 1 waits long
+        """,
+    )
+
+
+def test_both_of_two_may_die_one_after_the_other() -> None:
+    # epoch 5 was processed as a. 1 dies; 2 writes a down, and dies. 3 and 4 find it in the store
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 processes 5a
+        > 2 hears 1
+          2 processes 5a
+        > 2 waits long
+          2 asks for the witness
+          2 writes 5a
+          2 tells 1: named 5a
+        > 2 wrote
+        > plan 2 of 3 4, after 1 of 1 2
+          3 seals the store for plan 2
+          3 tells 1 2 4: not ready for plan 2?
+          4 seals the store for plan 2
+          4 tells 1 2 3: not ready for plan 2?
+        > 3 read
+        > 4 read
+        > 3 knows 1 2 gone
+          3 fetches 5a from elsewhere
+        > 4 knows 1 2 gone
+          4 fetches 5a from elsewhere
+        > 3 has 5b
+        > 3 holds 5a
+          3 tells 4: named 5a
+        > 4 holds 5a
+          4 tells 3: named 5a
+        > 3 hears 4
+          3 processes 5a
+        > 4 hears 3
+          4 processes 5a
+        """,
+    )
+
+
+def test_a_new_plan_waits_for_those_that_may_remember() -> None:
+    # 2 of the 3 replicas of plan 1 have to answer, or all that are not known to have ended
+    check(
+        ready(3),
+        """
+        > plan 2 of 4 5, after 1 of 1 2 3
+          4 seals the store for plan 2
+          4 tells 1 2 3 5: not ready for plan 2?
+          5 seals the store for plan 2
+          5 tells 1 2 3 4: not ready for plan 2?
+        > 4 has 5b
+        > 4 read
+        > 1 hears 4
+          1 tells 4: not ready for plan 2
+        > 4 hears 1
+        > 3 hears 4
+          3 tells 4: not ready for plan 2
+        > 4 hears 3
+          4 tells 5: named 5b
+        """,
+    )
+
+
+def test_who_answers_for_a_new_plan_is_mute_in_the_old_one() -> None:
+    # 1 and 2 have the same bag, but 2 has answered 3 before
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > plan 2 of 3, after 1 of 1 2
+          3 seals the store for plan 2
+          3 tells 1 2: not ready for plan 2?
+        > 2 hears 3
+          2 tells 3: not ready for plan 2
+        > 2 has 5a
+        > 2 hears 1
+        > 3 read
+        > 3 hears 2
+        > 3 has 5b
+          3 writes 5b
+        > 3 wrote
+          3 processes 5b
+        """,
+    )
+
+
+def test_a_new_replica_is_told_what_was_decided_and_names_nothing_before() -> None:
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 processes 5a
+        > 2 hears 1
+          2 processes 5a
+        > plan 2 of 1 2 3, after 1 of 1 2
+          1 seals the store for plan 2
+          1 tells 2 3: not ready for plan 2, named 5a?
+          2 seals the store for plan 2
+          2 tells 1 3: not ready for plan 2, named 5a?
+          3 seals the store for plan 2
+          3 tells 1 2: not ready for plan 2?
+        > 1 read
+          1 tells 2 3: knows up to 5
+        > 3 read
+        > 3 has 5b
+        > 1 hears 3
+          1 tells 3: decided 5a
+          1 tells 3: knows up to 5
+        > 3 hears 1, the first
+          3 tells 1: not ready for plan 2
+        > 3 hears 1
+        > 3 holds 5a
+        > 1 hears 3
+          1 tells 3: decided 5a
+        > 3 hears 1
+          3 tells 1: not ready for plan 2
+          3 processes 5a
+          3 tells 1 2: knows up to 5
+        """,
+    )
+
+
+def test_a_paused_replica_does_not_vote_but_learns() -> None:
+    check(
+        ready(2),
+        """
+        > 2 pauses
+          2 tells 1: paused
+        > 1 hears 2
+        > 1 has 5a
+          1 tells 2: named 5a but promised 1
+        > 2 has 5a
+        > 2 hears 1
+        > 1 waits
+          1 asks for the witness
+          1 tells 2: named 5a but promised 1
+        > witness 1: 1
+          1 writes 5a
+          1 tells 2: accepted 5a in 1
+        > 1 wrote
+          1 tells 2: decided 5a
+          1 processes 5a
+        > 2 hears 1
+          2 tells 1: paused
+        > 2 resumes at 0
+          2 processes 5a
+          2 tells 1: knows up to 5
+        """,
+    )
+
+
+def test_a_resumed_replica_processes_nothing_that_its_new_state_contains() -> None:
+    check(
+        ready(2),
+        """
+        > 2 pauses
+          2 tells 1: paused
+        > 1 hears 2
+        > 1 has 5a
+          1 tells 2: named 5a but promised 1
+        > 1 waits
+          1 asks for the witness
+          1 tells 2: named 5a but promised 1
+        > witness 1: 1
+          1 writes 5a
+          1 tells 2: accepted 5a in 1
+        > 1 wrote
+          1 tells 2: decided 5a
+          1 processes 5a
+        > 2 hears 1
+          2 tells 1: paused
+          2 fetches 5a from elsewhere
+        > 2 resumes at 5
+          2 tells 1: knows up to 5
+        """,
+    )
+
+
+def test_what_a_checkpoint_covers_is_forgotten_and_who_is_behind_it_is_built_anew() -> None:
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 processes 5a
+        > 1 covered 5
+        > 2 covered 5
+          2 is outrun by checkpoint 5
+        > 2 waits
+        > 1 hears 2
+        """,
+    )
+
+
+def test_where_every_decision_is_stored_equal_names_are_too() -> None:
+    # the coordinator writes; the other is told
+    check(
+        ready(2, stored=True),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 writes 5a
+        > 2 hears 1
+        > 1 wrote
+          1 tells 2: decided 5a
+          1 processes 5a
+        > 2 hears 1
+          2 tells 1: named 5a
+          2 processes 5a
+        """,
+    )
+
+
+def test_a_single_replica_writes_what_it_decides() -> None:
+    check(
+        ready(1),
+        """
+        > 1 has 5a
+          1 writes 5a
+        > 1 wrote
+          1 processes 5a
+        """,
+    )
+
+
+def test_every_phase_has_a_row_for_all_that_may_happen_in_it() -> None:
+    only_while_learning = {(phase, Event.LEARNT) for phase in Phase if phase is not Phase.LEARNING}
+    assert (
+        set(TRANSITIONS)
+        == {(phase, event) for phase in Phase for event in Event} - only_while_learning
+    )
+
+
+def test_a_plan_never_changes() -> None:
+    replicas = ready(2)
+    with pytest.raises(AssertionError, match="a plan never changes"):
+        replicas("plan 1 of 1 3")
+
+
+def test_an_older_plan_or_the_same_one_again_changes_nothing() -> None:
+    # replica 1 was told of plan 2 first
+    check(
+        Replicas(),
+        """
+        > plan 2 of 1
+          1 seals the store for plan 2
+        > plan 2 of 1
+        > plan 1 of 1
+        """,
+    )
