@@ -92,8 +92,8 @@ class Operation:
 
 
 class World:
-    """`stored`: every decision goes to the store. `duel`: it is all about one epoch, with much trouble on the
-    network, so that leaders get into each other's way."""
+    """`stored`: every decision goes to the store. `duel`: it is all about one epoch, of which replicas have
+    one of two sets, with much trouble on the network, so that leaders get into each other's way."""
 
     def __init__(self, seed: int, stored: bool = False, duel: bool = False) -> None:
         self.random = Random(seed)
@@ -110,6 +110,8 @@ class World:
         self.settled = 1
         self.cut: set[frozenset[int]] = set()
         self.coordinated = True
+        self.duel = duel
+        self.haste = self.random.choice((1, 3)) if duel else 5
         self.lossy = self.random.choice((0.0, 0.1, 0.3))
         self.covered = 0
         self.followed: dict[int, BagSet] = {}
@@ -284,6 +286,8 @@ class World:
         """The next epoch of one channel from one upstream."""
         replica = self.replicas[generation]
         upstream, channel = self.random.choice(sorted(replica.read))
+        if self.duel:
+            upstream = UPSTREAMS[generation % len(UPSTREAMS)]
         epoch = replica.read[upstream, channel] + 1
         if epoch > OVER:
             return
@@ -314,6 +318,14 @@ class World:
         if self.random.random() < self.lossy:
             self.network.append((sender, receiver, message))
         self.give(receiver, words.Heard(message))
+
+    def split(self, living: list[int]) -> None:
+        """Some talk only among themselves, and so do the others; or one more link is cut."""
+        some = set(self.random.sample(living, self.random.randint(1, len(living))))
+        if self.random.random() < 0.7:
+            self.cut = {frozenset((a, b)) for a in some for b in self.replicas if b not in some}
+        else:
+            self.cut.add(frozenset(self.random.choices(living, k=2)))
 
     def fetch(self, index: int) -> None:
         generation, wish = self.fetches.pop(index)
@@ -407,7 +419,7 @@ class World:
         one = self.random.choice(living)
         match self.random.choices(tuple(self.weights), tuple(self.weights.values()))[0]:
             case "deliver" if self.network:
-                for _ in range(min(5, len(self.network))):
+                for _ in range(min(self.haste, len(self.network))):
                     self.deliver(self.random.randrange(min(OVERTAKING, len(self.network))))
             case "receive":
                 for _ in range(2):
@@ -434,8 +446,7 @@ class World:
             case "pause":
                 self.pause(one)
             case "cut":
-                other = self.random.choice(living)
-                self.cut ^= {frozenset((one, other))} if one != other else set()
+                self.split(living)
             case "join":
                 self.cut = set()
             case "coordinate":

@@ -201,8 +201,8 @@ def test_who_missed_a_decision_is_told() -> None:
 
 
 def test_the_next_coordinator_proposes_what_may_have_been_chosen() -> None:
-    # 1: a (accepted, in ballot 1)   2: a (accepted)   3: a (accepted)   4: b   5: b
-    #   1 has heard of all three and is lost; 2 hears of 4 and 5 only, where b is more common
+    # 1, 2, 3: a (accepted in ballot 1)   4, 5: b
+    #   1 has heard of all three, and is lost, as is 2; 4 hears of 3 and 5, and b is more common there
     check(
         ready(5),
         """
@@ -227,15 +227,17 @@ def test_the_next_coordinator_proposes_what_may_have_been_chosen() -> None:
         > 1 hears 2
         > 1 hears 3
           1 processes 5a
-        > 2 waits long
-          2 tells 1 3 4 5: accepted 5a in 1 but promised 2
-        > 4 hears 2
-          4 tells 1 2 3 5: named 5b but promised 2
-        > 5 hears 2
-          5 tells 1 2 3 4: named 5b but promised 2
-        > 2 hears 4
-        > 2 hears 5
-          2 tells 1 3 4 5: accepted 5a in 2
+        > 4 waits long
+          4 tells 1 2 3 5: named 5b but promised 4
+        > 3 hears 4
+          3 tells 1 2 4 5: accepted 5a in 1 but promised 4
+        > 5 hears 4
+          5 tells 1 2 3 4: named 5b but promised 4
+        > 3 pauses
+          3 tells 1 2 4 5: paused, accepted 5a in 1 but promised 4
+        > 4 hears 5
+        > 4 hears 3
+          4 fetches 5a from 3
         """,
     )
 
@@ -300,6 +302,50 @@ def test_a_lone_replica_of_two_goes_on_with_the_witness_and_writes_what_it_decid
         > 1 wrote
           1 tells 2: decided 6a
           1 processes 6a
+        """,
+    )
+
+
+def test_the_witness_counts_for_one_vote_more() -> None:
+    # 3 of 5 votes are wanted; the two replicas that give them are too few to do without the store
+    check(
+        ready(4),
+        """
+        > 1 has 5a
+          1 tells 2 3 4: named 5a
+        > 1 waits long
+          1 asks for the witness
+          1 tells 2 3 4: named 5a but promised 1
+        > witness 1: 1
+        > 2 hears 1
+          2 tells 1 3 4: promised 1 after 0
+        > 1 hears 2
+          1 tells 2 3 4: accepted 5a in 1
+        > 2 hears 1
+          2 fetches 5a from 1
+        > 2 holds 5a
+          2 tells 1 3 4: accepted 5a in 1
+        > 1 hears 2
+          1 writes 5a
+        > 1 wrote
+          1 tells 2 3 4: decided 5a
+          1 processes 5a
+        """,
+    )
+
+
+def test_who_has_promised_a_ballot_names_nothing_any_more() -> None:
+    # else 1 could not know what 2 may have decided with others
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 1 waits
+          1 tells 2: named 5a but promised 1
+        > 2 hears 1
+          2 tells 1: promised 1 after 0
+        > 2 has 5b
         """,
     )
 
@@ -429,6 +475,54 @@ def test_a_new_plan_waits_for_those_that_may_remember() -> None:
           3 tells 4: not ready for plan 2
         > 4 hears 3
           4 tells 5: named 5b
+        """,
+    )
+
+
+def test_what_replicas_of_a_former_plan_remember_is_named_in_the_new_one() -> None:
+    # 1 has processed a, and is lost; 2 does not know that, but has named a
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 processes 5a
+        > plan 2 of 2 3, after 1 of 1 2
+          2 seals the store for plan 2
+          2 tells 1 3: not ready for plan 2, named 5a?
+          3 seals the store for plan 2
+          3 tells 1 2: not ready for plan 2?
+        > 3 has 5b
+        > 3 read
+        > 2 hears 3
+          2 tells 3: not ready for plan 2, named 5a
+        > 3 hears 2
+          3 fetches 5a from 2
+        > 3 holds 5a
+          3 tells 2: named 5a
+        """,
+    )
+
+
+def test_a_later_leader_needs_promises() -> None:
+    # that 3 has named c says all to 1 alone: in the ballot of 1 it may since have accepted another
+    check(
+        ready(3),
+        """
+        > 2 has 5b
+          2 tells 1 3: named 5b
+        > 3 has 5c
+          3 tells 1 2: named 5c
+        > 2 hears 3
+        > 2 waits long
+          2 tells 1 3: named 5b but promised 2
+        > 3 hears 2
+          3 tells 1 2: named 5c but promised 2
+        > 2 hears 3
+          2 tells 1 3: accepted 5b in 2
         """,
     )
 
