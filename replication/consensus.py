@@ -43,11 +43,13 @@ House rules
 ::
 
     phase       what happens                          next phase
-    outside     a plan lists this replica             learning      SealStore
-    learning    former plans are known                voting
-    learning,   the newest plan does not list it,     outside
-      voting      or a newer one is heard of
-    any         a checkpoint went past it             outrun        Outrun
+    outside,    a plan lists this replica             learning      SealStore
+      learning,
+      voting
+    learning    former plans are known                voting        Tell
+    learning,   the newest plan leaves it out,        outside
+      voting      or it is outdated
+    any         a checkpoint has passed it            outrun        Outrun
 """
 
 from __future__ import annotations
@@ -139,7 +141,7 @@ class Consensus:
         self._sequence = 0
         self._has_news = False
         self._told_changes = 0
-        self._told_at = 0.0
+        self._repeated_at = 0.0
         self._effects: list[words.AgreementEffect] = []
 
     @property
@@ -305,8 +307,9 @@ class Consensus:
 
     def _on_tick(self, stimulus: words.Tick) -> None:
         self._now_seconds = stimulus.now_seconds
-        if self._now_seconds - self._told_at < self._settings.repeat_seconds:
+        if self._now_seconds - self._repeated_at < self._settings.repeat_seconds:
             return
+        self._repeated_at = self._now_seconds
         self._fetching.repeat()
         self._has_news = True
         if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
@@ -435,7 +438,6 @@ class Consensus:
 
         What it accepted is told once more where that was decided at the same moment, for others count it.
         """
-        self._told_at = self._now_seconds
         self._told_changes = self._progress()[1]
         self._has_news = False
         learning = self.phase is Phase.LEARNING

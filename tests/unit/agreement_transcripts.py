@@ -6,7 +6,8 @@
 > 1 has 5a                 bag ``a`` of epoch 5 came, and the epoch ended
 > 1 holds 5a               the bag came, from wherever
 > 1 hears 2                the newest message that 2 has sent to 1 arrives; ``the first`` that ever was
-> 1 waits                  for longer than its patience; ``long``: than others may be silent
+> 1 waits                  for longer than its patience; ``long``: than others may be silent;
+                           ``little``: less than that
 > 1 wrote                  its oldest decision is in the store; ``under seal 2``: and the store is sealed
 > witness 1: 2             replica 1 is told that 2 holds the witness
 > 1 covered 5              a complete checkpoint covers epoch 5
@@ -25,8 +26,7 @@ from streammine.model import agreement as words
 from streammine.model.agreement import Bag, BagSet, Ballot, FormerPlan, ReplicaPlan
 from tests.unit.transcripts import played, tidy
 
-SECONDS = 0.03
-SILENCE_SECONDS = 0.2
+WAITS_SECONDS = {"": 0.03, "long": 0.2, "little": 0.015}
 
 
 class Replicas:
@@ -61,7 +61,7 @@ class Replicas:
                 messages = self.sent[int(other), int(one)]
                 return self.give(int(one), words.Heard(messages[0 if which else -1]))
             case [one, "waits", *long]:
-                self.now_seconds += SILENCE_SECONDS if long else SECONDS
+                self.now_seconds += WAITS_SECONDS[long[0] if long else ""]
                 return self.give(int(one), words.Tick(self.now_seconds))
             case [one, "wrote", *seal]:
                 stored = self.writes[int(one)].pop(0)
