@@ -13,6 +13,7 @@ from replication.checkpoints import (
     save_run,
 )
 from replication.collection import Collected, collect
+from replication.consensus import Consensus
 from replication.controller import Controller
 from replication.naming import Term
 from replication.recovery_line import recovery_line
@@ -28,6 +29,7 @@ from replication.terms import begin_term
 __all__ = [
     "GENERATIONS_PER_ATTEMPT",
     "Collected",
+    "Consensus",
     "Controller",
     "Coordinator",
     "Layer",

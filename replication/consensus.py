@@ -1,0 +1,488 @@
+"""The light consensus: which bags count, agreed among the replicas of one slice (DESIGN §5, "Agreement").
+
+Theory
+------
+One instance of single-decree consensus per epoch (Lamport 2001, "Paxos Made Simple"; 2006, "Fast Paxos").
+An instance is named by the epoch *before* it: its value is the epoch that follows, with a bag per channel. So
+the decisions make a chain, and replicas whose feeds have different gaps agree on the epochs, too. Names run
+ahead of decisions, up to `WINDOW` epochs.
+
+* Round 0. Each replica names the bags that it has complete first, and tells all. Where enough have
+  named the same (all of 2 or 3: see `quorums`) that decides, in one message's time.
+* Led ballots. Where they can't be enough any more, or not in time, the coordinator proposes what most have:
+  the lowest generation of the plan that is alive. What it hears of round 0 is its first phase where it
+  leads the plan's first ballot, (plan, 1). Who comes after it asks for promises, in a higher one.
+* A replica accepts only bags that it holds; what it lacks it fetches first.
+* There is one message, the whole standing of a replica: it may be lost, doubled and overtaken.
+
+Safety
+------
+1. Within a plan every two majorities share a replica, which keeps to the rules of Paxos in memory: who
+   loses its memory comes back under a new generation, which the plan does not list.
+2. A decision *stands*, and is told and processed, when its bags are on `bag_holders` many replicas, or are
+   with it in the store. Equality on a majority of two or more therefore writes nothing; a lone replica
+   (the only one, or the witness's holder) writes each decision before it counts.
+3. The witness's holder counts for two from the answer on. It alone counts so, and all that it had accepted
+   and promised counts with it; since any majority before held more than half of the replicas, it shares one
+   with any majority of the holder's.
+4. A replica of a new plan is silent until `learning` has shown it all that former plans may have chosen. It
+   names that, and nothing else, in round 0; so by induction everything accepted in the new plan is what was
+   chosen before. Whoever answers for the new plan is mute in the old ones; decisions in the store are
+   fenced by the new plan's seal.
+5. A replica that hears of less than a majority writes what it knows to be decided into the store. So both of
+   two may die one after the other. Only the loss of so many *at the same time* that too few can answer
+   loses decisions (both of 2, two of 3), unless `every_decision_stored`.
+
+House rules
+-----------
+* What does not stand is neither told nor processed. What does is kept until a checkpoint covers it.
+* Paused replicas name, accept, promise and lead nothing; they learn what the others decide.
+* Time only ever makes a replica try: no rule above depends on who is thought to be alive.
+* What is kept per epoch lies between the last checkpoint and `WINDOW` epochs beyond the last decision.
+
+::
+
+    phase       what happens                          next phase
+    outside,    a plan lists this replica             learning      SealStore
+      learning,
+      voting
+    learning    former plans are known                voting        Tell
+    learning,   the newest plan leaves it out,        outside
+      voting      or it is outdated
+    any         a checkpoint has passed it            outrun        Outrun
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from replication.ballots import WINDOW, Ballots, Chosen
+from replication.chain import Bags, Chain
+from replication.fetching import Fetching
+from replication.learning import inherited, is_closed
+from replication.peers import Peers
+from replication.quorums import bag_holders
+from streammine.model import agreement as words
+from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report, StoredDecision
+from streammine.model.epochs import BEGINNING
+
+WRITES_AT_ONCE = 8
+"""Decisions that a lonely replica brings to the store at the same time."""
+
+
+class Phase(StrEnum):
+    OUTSIDE = "outside"
+    LEARNING = "learning"
+    VOTING = "voting"
+    OUTRUN = "outrun"
+
+
+class Event(StrEnum):
+    LISTED = "listed"
+    LEFT_OUT = "left out"
+    OUTDATED = "outdated"
+    LEARNT = "learnt"
+    PASSED = "passed"
+
+
+TRANSITIONS = {
+    (Phase.OUTSIDE, Event.LISTED): Phase.LEARNING,
+    (Phase.OUTSIDE, Event.LEFT_OUT): Phase.OUTSIDE,
+    (Phase.OUTSIDE, Event.OUTDATED): Phase.OUTSIDE,
+    (Phase.OUTSIDE, Event.PASSED): Phase.OUTRUN,
+    (Phase.LEARNING, Event.LISTED): Phase.LEARNING,
+    (Phase.LEARNING, Event.LEFT_OUT): Phase.OUTSIDE,
+    (Phase.LEARNING, Event.OUTDATED): Phase.OUTSIDE,
+    (Phase.LEARNING, Event.LEARNT): Phase.VOTING,
+    (Phase.LEARNING, Event.PASSED): Phase.OUTRUN,
+    (Phase.VOTING, Event.LISTED): Phase.LEARNING,
+    (Phase.VOTING, Event.LEFT_OUT): Phase.OUTSIDE,
+    (Phase.VOTING, Event.OUTDATED): Phase.OUTSIDE,
+    (Phase.VOTING, Event.PASSED): Phase.OUTRUN,
+    (Phase.OUTRUN, Event.LISTED): Phase.OUTRUN,
+    (Phase.OUTRUN, Event.LEFT_OUT): Phase.OUTRUN,
+    (Phase.OUTRUN, Event.OUTDATED): Phase.OUTRUN,
+    (Phase.OUTRUN, Event.PASSED): Phase.OUTRUN,
+}
+
+
+class Consensus:
+    """Implements `Agreement`."""
+
+    def __init__(
+        self,
+        generation: int,
+        settings: words.AgreementSettings,
+        covered: int = BEGINNING,
+        processed: int = BEGINNING,
+    ) -> None:
+        self.generation = generation
+        self.phase = Phase.OUTSIDE
+        self.ready_in = 0
+        self._settings = settings
+        self._now_seconds = 0.0
+        self._chain = Chain(covered, processed)
+        self._bags = Bags(covered)
+        self._peers = Peers()
+        self._gone: set[int] = set()
+        self._paused = False
+        self._plan: ReplicaPlan | None = None
+        self._newest_plan = 0
+        self._planned_at = 0.0
+        self._ballots: Ballots | None = None
+        self._witness_holder: int | None = None
+        self._store: tuple[StoredDecision, ...] | None = None
+        # By the epoch before: what is in the store and not looked at yet, and what is on its way there.
+        self._standing: dict[int, BagSet] = {}
+        self._writing: set[int] = set()
+        self._fetching = Fetching(self._bags, self._peers)
+        self._sequence = 0
+        self._has_news = False
+        self._told_changes = 0
+        self._repeated_at = 0.0
+        self._effects: list[words.AgreementEffect] = []
+
+    @property
+    def decided(self) -> int:
+        return self._chain.decided
+
+    def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
+        self._effects = []
+        _HANDLERS[type(stimulus)](self, stimulus)
+        self._advance()
+        return self._effects
+
+    # --- plans --------------------------------------------------------------------------------------
+
+    def _on_plan(self, stimulus: words.PlanChanged) -> None:
+        plan = stimulus.plan
+        if plan.version < self._newest_plan or plan == self._plan:
+            return
+        assert self._plan is None or plan.version > self._plan.version, "a plan never changes"
+        self._newest_plan = plan.version
+        self._plan = plan
+        self._planned_at = self._now_seconds
+        self._writing = set()
+        self._store = self._witness_holder = None
+        self._peers.keep(self._company())
+        self._gone &= self._company()
+        listed = self.generation in plan.replicas
+        self._enter(Event.LISTED if listed else Event.LEFT_OUT)
+        if self.phase is Phase.LEARNING:
+            self._effects.append(words.SealStore(plan.version))
+            self._has_news = True
+
+    def _outdated(self, plan_version: int) -> None:
+        """A newer plan is heard of; nothing is done for older ones any more."""
+        if plan_version > self._newest_plan:
+            self._newest_plan = plan_version
+            self._enter(Event.OUTDATED)
+
+    def _replicas(self) -> tuple[int, ...]:
+        """Those of the plan that this one takes part in, or is about to."""
+        if self._plan is None or self.phase not in (Phase.LEARNING, Phase.VOTING):
+            return ()
+        return self._plan.replicas
+
+    def _company(self) -> set[int]:
+        """Replicas of the plan, and of those before it."""
+        assert self._plan is not None
+        former = {each for plan in self._plan.former for each in plan.replicas}
+        return former.union(self._plan.replicas)
+
+    def _enter(self, event: Event) -> None:
+        self.phase = TRANSITIONS[self.phase, event]
+
+    def _on_store_read(self, stimulus: words.StoreRead) -> None:
+        if self.phase is Phase.LEARNING and stimulus.plan_version == self._newest_plan:
+            self._store = stimulus.decisions
+
+    def _learn(self) -> None:
+        """Take part in the plan, once all that former ones may have chosen is known and held."""
+        assert self._plan is not None
+        if self._store is None:
+            return
+        answers = {
+            generation: report
+            for generation, report in self._peers.reports.items()
+            if report.plan_version == self._plan.version
+        }
+        answers[self.generation] = self._report(asks=False)
+        # what was never processed without the store is in the store
+        former = () if self._settings.every_decision_stored else self._plan.former
+        if not is_closed(former, answers, self._gone):
+            return
+        if max(each.decided for each in answers.values()) > self._chain.decided:
+            return
+        brought = inherited(answers.values(), self._store, self._chain.decided)
+        self._effects += self._fetching.ask(brought.items())
+        if any(self._bags.lacking(value) for value in brought.values()):
+            return
+        self._enter(Event.LEARNT)
+        self.ready_in = self._plan.version
+        self._ballots = Ballots(
+            self._plan, self.generation, brought, self._peers, self._bags, self._settings
+        )
+        self._has_news = True
+
+    def _on_gone(self, stimulus: words.ReplicasGone) -> None:
+        if self._plan is not None:
+            self._gone |= stimulus.generations & self._company()
+
+    # --- what comes from outside --------------------------------------------------------------------
+
+    def _on_bag(self, stimulus: words.BagHeld) -> None:
+        self._bags.hold(stimulus.channel, stimulus.epoch, stimulus.bag)
+
+    def _on_end(self, stimulus: words.EpochEnded) -> None:
+        self._bags.end(stimulus.epoch)
+
+    def _on_heard(self, stimulus: words.Heard) -> None:
+        message = stimulus.message
+        if message.sender == self.generation:
+            return
+        if isinstance(message, Report):
+            self._hear(message)
+            return
+        before = self._chain.decided
+        for decision in message.decisions:
+            if decision.after == self._chain.decided:
+                self._decide(decision)
+        if self._chain.decided > before:
+            self._tell((message.sender,))
+
+    def _hear(self, report: Report) -> None:
+        if not self._peers.hear(report, self._now_seconds):
+            return
+        self._outdated(report.plan_version)
+        known = tuple(self._chain.following(report.decided, WINDOW))
+        if known:
+            message = words.Decisions(self.generation, known)
+            self._effects.append(words.Tell((report.sender,), message))
+        if report.asks:
+            self._tell((report.sender,))
+
+    def _on_witness(self, stimulus: words.WitnessAnswered) -> None:
+        if self._ballots is None or stimulus.plan_version != self.ready_in:
+            return
+        self._witness_holder = stimulus.holder
+        self._ballots.witness = stimulus.holder == self.generation
+
+    def _on_durable(self, stimulus: words.DecisionDurable) -> None:
+        stored = stimulus.stored
+        after = stored.decision.after
+        if stored.plan_version == self._newest_plan:
+            self._writing.discard(after)
+        self._outdated(stimulus.seal)
+        if stimulus.seal > stored.plan_version:
+            return
+        if after >= self._chain.decided:
+            self._standing[after] = stored.decision.chosen
+        self._chain.note_stored(after)
+
+    def _on_covered(self, stimulus: words.Covered) -> None:
+        self._chain.cover(stimulus.epoch)
+        self._bags.forget(stimulus.epoch)
+        self._forget_decided()
+        self._look_behind()
+
+    def _on_paused(self, stimulus: words.Paused) -> None:
+        self._paused = True
+        self._has_news = True
+
+    def _on_resumed(self, stimulus: words.Resumed) -> None:
+        self._paused = False
+        self._chain.processed = max(self._chain.processed, stimulus.processed)
+        self._look_behind()
+        self._has_news = True
+
+    def _look_behind(self) -> None:
+        """What is to be processed next may be forgotten everywhere."""
+        passed = self._chain.processed < self._chain.covered and not self._paused
+        if passed and self.phase is not Phase.OUTRUN:
+            self._enter(Event.PASSED)
+            self._effects.append(words.Outrun(self._chain.covered))
+
+    def _on_tick(self, stimulus: words.Tick) -> None:
+        self._now_seconds = stimulus.now_seconds
+        if self._now_seconds - self._repeated_at < self._settings.repeat_seconds:
+            return
+        self._repeated_at = self._now_seconds
+        self._fetching.repeat()
+        self._has_news = True
+        if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
+            self._be_lonely()
+
+    def _be_lonely(self) -> None:
+        """Less than a majority is heard of: keep what is known safe, and try to go on."""
+        votes = self.phase is Phase.VOTING and not self._paused
+        if votes and len(self._replicas()) % 2 == 0 and self._witness_holder is None:
+            self._effects.append(words.AskWitness(self.ready_in))
+        for decision in self._chain.not_stored():
+            if len(self._writing) >= WRITES_AT_ONCE:
+                return
+            if not self._bags.lacking(decision.chosen):
+                self._write(decision)
+
+    # --- progress -----------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Do all that has become possible."""
+        if self.phase is Phase.LEARNING:
+            self._learn()
+        before = None
+        while before != (before := self._progress()):
+            if self.phase is Phase.VOTING and not self._paused:
+                self._vote()
+            self._settle()
+        self._process()
+        self._fetch()
+        if self._has_news or self._progress()[1] != self._told_changes:
+            self._tell_all()
+
+    def _progress(self) -> tuple[int, int]:
+        """What is decided, and what changed in this replica's part in the rest."""
+        return self._chain.decided, 0 if self._ballots is None else self._ballots.changes
+
+    def _vote(self) -> None:
+        assert self._ballots is not None
+        decided = self._chain.decided
+        self._ballots.name(decided)
+        self._ballots.follow(decided)
+        live = self._live()
+        if min(live) == self.generation:
+            self._ballots.lead(decided, live, self._now_seconds)
+
+    def _live(self) -> set[int]:
+        """Replicas of the plan that seem to take part in it, this one included."""
+        assert self._plan is not None
+        lost_before = self._now_seconds - self._settings.silence_seconds
+        live = set(self._plan.replicas) if self._planned_at > lost_before else set()
+        self._peers.note_living(self._plan, lost_before, live)
+        return (live - self._gone) | {self.generation}
+
+    def _settle(self) -> None:
+        """Append to the chain what stands; bring to the store what is chosen and has to stand there."""
+        after, in_order = self._chain.decided, True
+        for _ in range(WINDOW):
+            value = self._standing.get(after)
+            chosen = self._chosen(after) if value is None else None
+            if chosen is not None:
+                value = chosen.value
+                if not self._is_safe(chosen):
+                    in_order = False
+                    self._bring_to_store(Decision(after, value))
+            if value is None:
+                return
+            if in_order:
+                self._decide(Decision(after, value))
+            after = value.epoch
+
+    def _chosen(self, after: int) -> Chosen | None:
+        if self.phase is not Phase.VOTING:
+            return None
+        assert self._ballots is not None
+        return self._ballots.chosen(after)
+
+    def _is_safe(self, chosen: Chosen) -> bool:
+        """Its bags are on so many replicas that it stands without the store."""
+        enough = chosen.holders >= bag_holders(len(self._replicas()))
+        return enough and not self._settings.every_decision_stored
+
+    def _bring_to_store(self, decision: Decision) -> None:
+        """One of the replicas does: the coordinator, or who counts for two."""
+        writes = self._witness_holder == self.generation or min(self._live()) == self.generation
+        if writes and not self._bags.lacking(decision.chosen):
+            self._write(decision)
+
+    def _write(self, decision: Decision) -> None:
+        if decision.after not in self._writing:
+            self._writing.add(decision.after)
+            stored = StoredDecision(self._newest_plan, decision)
+            self._effects.append(words.MakeDurable(stored))
+
+    def _decide(self, decision: Decision) -> None:
+        self._chain.append(decision)
+        self._bags.settle(decision)
+        if decision.after in self._standing:
+            self._chain.note_stored(decision.after)
+            self._tell_decided(decision)
+        self._forget_decided()
+
+    def _forget_decided(self) -> None:
+        decided = self._chain.decided
+        self._standing = {after: each for after, each in self._standing.items() if after >= decided}
+
+    def _process(self) -> None:
+        while self.phase is not Phase.OUTRUN and not self._paused:
+            decision = self._chain.next_to_process()
+            if decision is None or self._bags.lacking(decision.chosen):
+                return
+            self._chain.process(decision)
+            self._effects.append(words.Process(decision))
+
+    def _fetch(self) -> None:
+        decision = self._chain.next_to_process()
+        if decision is not None:
+            coming = self._chain.following(decision.after, WINDOW)
+            self._effects += self._fetching.ask((each.after, each.chosen) for each in coming)
+        if self._ballots is not None and self.phase is Phase.VOTING:
+            self._effects += self._fetching.ask(self._ballots.wanted(self._chain.decided))
+
+    # --- messages -----------------------------------------------------------------------------------
+
+    def _tell_all(self) -> None:
+        """Tell the replicas of the plan, and while learning those of former ones, where this one stands.
+
+        What it accepted is told once more where that was decided at the same moment, for others count it.
+        """
+        self._told_changes = self._progress()[1]
+        self._has_news = False
+        learning = self.phase is Phase.LEARNING
+        company = self._company() if learning else set(self._replicas())
+        others = tuple(sorted(company - {self.generation}))
+        if others:
+            self._tell(others, asks=learning)
+        if self._ballots is not None:
+            self._ballots.forget(self._chain.decided)
+
+    def _tell_decided(self, decision: Decision) -> None:
+        """Others could not see by themselves that it stands."""
+        others = tuple(each for each in self._replicas() if each != self.generation)
+        if others:
+            message = words.Decisions(self.generation, (decision,))
+            self._effects.append(words.Tell(others, message))
+
+    def _tell(self, receivers: tuple[int, ...], asks: bool = False) -> None:
+        self._sequence += 1
+        self._effects.append(words.Tell(receivers, self._report(asks)))
+
+    def _report(self, asks: bool) -> Report:
+        return Report(
+            self.generation,
+            self._sequence,
+            self._newest_plan,
+            self.ready_in,
+            self._chain.decided,
+            votes=not self._paused,
+            asks=asks,
+            entries=self._ballots.entries() if self._ballots is not None else (),
+        )
+
+
+_HANDLERS: dict[type, Callable[[Consensus, Any], None]] = {
+    words.PlanChanged: Consensus._on_plan,
+    words.ReplicasGone: Consensus._on_gone,
+    words.BagHeld: Consensus._on_bag,
+    words.EpochEnded: Consensus._on_end,
+    words.Heard: Consensus._on_heard,
+    words.WitnessAnswered: Consensus._on_witness,
+    words.StoreRead: Consensus._on_store_read,
+    words.DecisionDurable: Consensus._on_durable,
+    words.Covered: Consensus._on_covered,
+    words.Paused: Consensus._on_paused,
+    words.Resumed: Consensus._on_resumed,
+    words.Tick: Consensus._on_tick,
+}

@@ -1,0 +1,80 @@
+"""What a replica has heard from the others of its slice (used by `consensus`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replication.quorums import NAMED, Accepted
+from streammine.model.agreement import BagSet, Ballot, Entry, ReplicaPlan, Report
+
+
+class Peers:
+    """The newest report of each generation, and when it came."""
+
+    def __init__(self) -> None:
+        self.reports: dict[int, Report] = {}
+        self._entries: dict[int, dict[int, Entry]] = {}
+        self._heard_at: dict[int, float] = {}
+
+    def hear(self, report: Report, now_seconds: float) -> bool:
+        """Whether it is newer than what was known."""
+        known = self.reports.get(report.sender)
+        if known is not None and report.sequence <= known.sequence:
+            return False
+        self.reports[report.sender] = report
+        self._entries[report.sender] = {entry.after: entry for entry in report.entries}
+        self._heard_at[report.sender] = now_seconds
+        return True
+
+    def keep(self, generations: set[int]) -> None:
+        for gone in self.reports.keys() - generations:
+            del self.reports[gone], self._entries[gone], self._heard_at[gone]
+
+    def note_living(self, plan: ReplicaPlan, lost_before: float, live: set[int]) -> None:
+        """Add the voters that were heard of since, and take out those that were not, or are paused."""
+        for report in self.voters(plan):
+            heard = self._heard_at[report.sender] > lost_before
+            (live.add if heard and report.votes else live.discard)(report.sender)
+
+    def voters(self, plan: ReplicaPlan) -> Iterator[Report]:
+        """Reports from replicas of the plan that take part in it."""
+        for generation in plan.replicas:
+            report = self.reports.get(generation)
+            if report is not None and plan.version == report.ready_in == report.plan_version:
+                yield report
+
+    def entries(self, plan: ReplicaPlan, after: int) -> Iterator[tuple[int, Entry]]:
+        """What the plan's voters say of what follows the epoch."""
+        for report in self.voters(plan):
+            entry = self._entries[report.sender].get(after)
+            if entry is not None:
+                yield report.sender, entry
+
+    def holders(self, after: int, value: BagSet) -> tuple[int, ...]:
+        """Replicas that have the bags of what is to follow the epoch, as far as is known."""
+        return tuple(
+            sorted(
+                generation
+                for generation, report in self.reports.items()
+                if report.decided >= value.epoch
+                or any(entry.after == after and entry.value == value for entry in report.entries)
+            )
+        )
+
+
+def accepted(entry: Entry) -> Accepted | None:
+    if entry.ballot is None or entry.value is None:
+        return None
+    return Accepted(entry.ballot, entry.value)
+
+
+def has_promised(entry: Entry, ballot: Ballot) -> bool:
+    """Whether the entry is an answer to the ballot, with all that is accepted in those below it.
+
+    Below the first one that is led there is round 0 alone, in which nobody names twice. So who has named has
+    said all, and the first leader needs no promise of it.
+    """
+    if entry.promised == ballot:
+        return True
+    named = entry.ballot == Ballot(ballot.plan_version, NAMED)
+    return ballot.attempt == NAMED + 1 and named and entry.promised <= ballot

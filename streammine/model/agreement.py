@@ -1,0 +1,346 @@
+"""Words of agreement: how the replicas of a slice settle which bags count (DESIGN §5, "Agreement").
+
+An input channel may be fed by several upstream replicas, and where those are not deterministic their bags
+of one epoch differ. The replicas of the receiving slice agree on one *bag set* per epoch. `replication` has
+the machine, one in each replica; `engine` hosts it, and they meet here.
+
+Who hosts the machine keeps these promises
+------------------------------------------
+* Stimuli come one at a time; effects are performed in order. Messages may be lost, doubled and overtaken.
+* A bag is told as held (`BagHeld`) when it is complete, and stays held: until another set was chosen for
+  its epoch, or a complete checkpoint covers it. An empty bag is not told; a channel without a bag in an
+  ended epoch has nothing there.
+* `EpochEnded` comes in ascending order, when every channel has ended the epoch through some feed and the
+  bags that came are told. Each epoch named for a checkpoint is ended so, even when nothing is in it; and
+  so is INFINITY, where the input is over.
+* `Process` is the only way by which an epoch is processed. They come in the order of the chain; epochs in
+  between, which only other feeds had, are passed over.
+* Bags that were chosen, or named by this replica, are handed to peers that ask for them.
+* A replica that was lost comes back under a new generation, never under the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from streammine.model.epochs import BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """What one channel delivered for one epoch. Two are the same when their digests are; `upstream` is a
+    generation that had it, which says where it can be got."""
+
+    digest: str
+    nbytes: int = field(default=0, compare=False)
+    upstream: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BagSet:
+    """One bag per channel that has any in `epoch`, channels ascending."""
+
+    epoch: int
+    bags: tuple[tuple[int, Bag], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows epoch `after`, once and for all."""
+
+    after: int
+    chosen: BagSet
+
+
+class Ballot(NamedTuple):
+    """A numbered try to settle an epoch, ordered by plan and then by attempt: see `consensus`."""
+
+    plan_version: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class FormerPlan:
+    """A plan that was replaced."""
+
+    version: int
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """The generations of a slice's replicas that a plan lists, ascending.
+
+    `former`: the plans before it, oldest first, as far as they listed other replicas of this slice. Those
+    older than one in which a majority of the replicas, and two at least, has been ready
+    (`Agreement.ready_in`) may be left out.
+    """
+
+    version: int
+    replicas: tuple[int, ...]
+    former: tuple[FormerPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementSettings:
+    """How long a replica waits, in seconds: `patience` for slow peers before an epoch is settled without
+    them; `silence` until a peer counts as lost; `repeat` between tellings of the same.
+
+    `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, at the price
+    of writing every bag to the store before it is processed.
+    """
+
+    patience_seconds: float = 0.02
+    silence_seconds: float = 0.05
+    repeat_seconds: float = 0.02
+    every_decision_stored: bool = False
+
+
+# --- messages between replicas ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One replica's standing in what follows epoch `after`: it takes no part in ballots below `promised`, and
+    in `ballot` it accepted `value`."""
+
+    after: int
+    promised: Ballot
+    ballot: Ballot | None = None
+    value: BagSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a replica has to say, so that a newer one replaces an older one.
+
+    `plan_version`: it does nothing for older plans any more. `ready_in`: the newest plan that it has
+    learnt enough for. `votes`: it is not paused. `asks`: it wants the receiver's report. `decided`: it knows
+    what was decided up to that epoch; `entries` are about what follows.
+    """
+
+    sender: int
+    sequence: int
+    plan_version: int
+    ready_in: int
+    decided: int
+    votes: bool = True
+    asks: bool = False
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Some of what was decided, in the order of the chain."""
+
+    sender: int
+    decisions: tuple[Decision, ...]
+
+
+AgreementMessage = Report | Decisions
+
+# --- stimuli ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChanged:
+    plan: ReplicaPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasGone:
+    """These generations have ended for certain: they process nothing any more, and what they remembered is
+    lost. Only that: who is merely not heard of may go on with others like it."""
+
+    generations: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BagHeld:
+    """A bag is complete here, from a feed, a peer or the store."""
+
+    channel: int
+    epoch: int
+    bag: Bag
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnded:
+    """All channels have ended the epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message from another replica of the slice."""
+
+    message: AgreementMessage
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessAnswered:
+    """Who holds the witness of that plan; None: nobody can tell now."""
+
+    plan_version: int
+    holder: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRead:
+    """What the store held after it was sealed."""
+
+    plan_version: int
+    decisions: tuple[StoredDecision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionDurable:
+    """A decision and its bags are in the store. `seal`: the highest plan version that had sealed the store
+    when it was looked at *afterwards*."""
+
+    stored: StoredDecision
+    seal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A complete checkpoint covers everything up to `epoch`, and nobody goes back to an older one."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """This replica stops processing, and so does not vote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """It goes on, with the state after epoch `processed`."""
+
+    processed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time, never falling. Nothing is repeated, and nobody is given up, without it."""
+
+    now_seconds: float
+
+
+AgreementStimulus = (
+    PlanChanged
+    | ReplicasGone
+    | BagHeld
+    | EpochEnded
+    | Heard
+    | WitnessAnswered
+    | StoreRead
+    | DecisionDurable
+    | Covered
+    | Paused
+    | Resumed
+    | Tick
+)
+
+# --- effects ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision:
+    """A decision as the store has it: written by a replica under that plan."""
+
+    plan_version: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to these generations. A report that waits may be replaced by a newer one."""
+
+    receivers: tuple[int, ...]
+    message: AgreementMessage
+
+
+@dataclass(frozen=True, slots=True)
+class FetchBag:
+    """Get a bag that is lacking: from one of these generations, its upstream, or the store; then `BagHeld`.
+    Repeated until it is there."""
+
+    channel: int
+    epoch: int
+    bag: Bag
+    holders: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskWitness:
+    """Create the witness of that plan, or read who has; then `WitnessAnswered`."""
+
+    plan_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealStore:
+    """Put the seal of that plan into the store, *then* list the decisions there that no checkpoint
+    covers; then `StoreRead`."""
+
+    plan_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDurable:
+    """Write those of the bags that are not in the store, then the decision, *then* look for the highest
+    seal; then `DecisionDurable`."""
+
+    stored: StoredDecision
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Process the epoch with exactly these bags, all of which are held. Other bags up to it may go."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Outrun:
+    """What this replica still has to process was forgotten by the others: it must be built anew."""
+
+    covered: int
+
+
+AgreementEffect = Tell | FetchBag | AskWitness | SealStore | MakeDurable | Process | Outrun
+
+
+class Agreement(Protocol):
+    """Settles which bags count, in one replica of a slice; pure."""
+
+    @property
+    def ready_in(self) -> int:
+        """The newest plan that this replica has learnt enough for to vote; to be reported to the manager."""
+        ...
+
+    @property
+    def decided(self) -> int:
+        """What follows is not decided yet, as far as is known here."""
+        ...
+
+    def handle(self, stimulus: AgreementStimulus) -> list[AgreementEffect]:
+        """The one mutator."""
+        ...
+
+
+class NewAgreement(Protocol):
+    """Makes the machine of a replica that starts with the state after `processed`. `covered`: the epoch that
+    `Covered` would name now, not above it."""
+
+    def __call__(
+        self,
+        generation: int,
+        settings: AgreementSettings,
+        covered: int = BEGINNING,
+        processed: int = BEGINNING,
+    ) -> Agreement: ...

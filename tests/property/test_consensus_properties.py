@@ -1,0 +1,50 @@
+"""The replicas of a slice never process different bags, whatever happens, and agree once they can talk.
+
+The safety properties are asserted by the world, with each epoch that is processed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from replication.quorums import bag_holders, closing, fewest, majority, unanimous
+from tests.property.agreement_world import run
+
+SEEDS_AT_ONCE = 50
+
+
+@pytest.mark.parametrize("first", range(0, 200, SEEDS_AT_ONCE))
+def test_replicas_that_come_and_go_process_the_same(first: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + SEEDS_AT_ONCE):
+        counts += run(seed).counts
+    for what in ("Process", "FetchBag", "MakeDurable", "AskWitness", "SealStore", "crashed"):
+        assert counts[what], f"no seed came to {what}"
+
+
+@pytest.mark.parametrize("first", range(0, 200, SEEDS_AT_ONCE))
+def test_leaders_that_get_into_each_others_way_settle_the_same(first: int) -> None:
+    for seed in range(first, first + SEEDS_AT_ONCE):
+        run(seed, duel=True)
+
+
+@pytest.mark.parametrize("first", range(0, 100, SEEDS_AT_ONCE))
+def test_stored_decisions_survive_the_loss_of_all_replicas_at_once(first: int) -> None:
+    for seed in range(first, first + SEEDS_AT_ONCE):
+        run(seed, stored=True)
+
+
+@pytest.mark.parametrize("count", range(1, 40))
+def test_quorums_share_replicas_as_the_argument_wants_it(count: int) -> None:
+    votes = count if count % 2 else count + 1
+    assert 2 * majority(count) > votes
+    # two sets of equal names and a majority share a replica
+    assert 2 * (count - unanimous(count)) < fewest(count)
+    # a majority without the witness, and one with it in the hands of one of its replicas
+    assert majority(count) + fewest(count) > count
+    # what is on enough replicas is known to one of those that close a plan
+    assert bag_holders(count) + closing(count) > count
+    # and what was settled by equal names is the most common there
+    assert 2 * (count - unanimous(count)) < max(1, closing(count))
