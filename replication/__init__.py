@@ -1,4 +1,4 @@
-"""Replication: snapshots, checkpoints, and where a lost slice starts again."""
+"""Replication: snapshots, checkpoints, where a lost slice starts again, and how it is kept ready for that."""
 
 from replication.checkpointing import Coordinator
 from replication.checkpoints import (
@@ -13,6 +13,7 @@ from replication.checkpoints import (
     save_run,
 )
 from replication.collection import Collected, collect
+from replication.controller import Controller
 from replication.naming import Term
 from replication.recovery_line import recovery_line
 from replication.snapshots import (
@@ -27,6 +28,7 @@ from replication.terms import begin_term
 __all__ = [
     "GENERATIONS_PER_ATTEMPT",
     "Collected",
+    "Controller",
     "Coordinator",
     "Layer",
     "LoadedSnapshot",

@@ -16,6 +16,9 @@ never make 18 to 20 again, so S(B) = 10, and it takes 11 and later from A. That 
 pruned by complete checkpoints alone: had A pruned up to B's durable snapshot 20, A would have to be
 rebuilt as well.
 
+A replica that stood by, and is the first now, holds the state of a complete checkpoint and makes what comes
+after it. Where a living consumer lacks an epoch up to that one, it is rebuilt, too.
+
 Every rule bounds S(x) from above by something that only falls, or adds to L, which only grows. So taking
 the newest snapshots first and lowering them until every rule holds ends, after at most as many steps as
 there are snapshots and slices, in *the* best answer: the fewest slices rebuilt, and each from the newest
@@ -46,7 +49,7 @@ def recovery_line(graph: JobGraph, standings: Mapping[SliceId, LineStanding]) ->
     line = {
         slice_id: max(standings[slice_id].snapshots, default=BEGINNING)
         for slice_id in graph.slices
-        if not standings[slice_id].alive
+        if not standings[slice_id].alive or _holds_too_little(graph, standings, slice_id)
     }
     changed = bool(line)
     while changed:
@@ -56,6 +59,18 @@ def recovery_line(graph: JobGraph, standings: Mapping[SliceId, LineStanding]) ->
                 changed |= _lower(graph, standings, line, slice_id)
                 changed |= _add_producers(graph, standings, line, slice_id)
     return {slice_id: line[slice_id] for slice_id in graph.slices if slice_id in line}
+
+
+def _holds_too_little(
+    graph: JobGraph, standings: Mapping[SliceId, LineStanding], slice_id: SliceId
+) -> bool:
+    """A consumer that lives lacks what no replica makes: one that stood by was made the first, and its state
+    had gone ahead of that consumer."""
+    held_after = standings[slice_id].held_after
+    consumers = (standings[channel.target] for channel in graph.outputs[slice_id])
+    return held_after != BEGINNING and any(
+        each.alive and each.lacks_from <= held_after for each in consumers
+    )
 
 
 def _lower(

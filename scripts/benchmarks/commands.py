@@ -17,6 +17,7 @@ from benchmarks.ordering import ordering
 from benchmarks.programs import PROGRAMS
 from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
+from benchmarks.schemes import schemes
 from benchmarks.snapshots import snapshots
 from benchmarks.stalled import stalled
 from benchmarks.workloads import WORKLOADS, InputKind
@@ -112,6 +113,7 @@ for _command in (
     recovery,
     failover,
     migration,
+    schemes,
     stalled,
 ):
     benchmarks.add_command(_command)

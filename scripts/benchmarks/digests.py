@@ -41,9 +41,9 @@ DIGITS = 12
 @click.option(
     "--discipline",
     "disciplines",
-    type=click.Choice(["epoch", "strict"]),
+    type=click.Choice(["epoch", "merge", "strict"]),
     multiple=True,
-    default=("epoch", "strict"),
+    default=("epoch", "merge", "strict"),
     show_default=True,
 )
 @click.option(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from benchmarks.state_operators import SHOWN_HOUSES
 from benchmarks.workloads import PLUG
 from streammine import Topology
+from streammine.model.schemes import Scheme
 
 Form = Literal["columns", "objects"]
 Mode = Literal["none", "asynchronous", "synchronous"]
@@ -26,8 +27,8 @@ PULSE = "pulse"
 class HeldState:
     """`events` readings of `plugs` plugs, which tell one after the other, `epoch_events` in an epoch.
 
-    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints. Every slice has
-    `replicas`.
+    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints. `scheme` is that
+    of all slices, which have `replicas`.
     """
 
     plugs: int
@@ -39,6 +40,7 @@ class HeldState:
     rate: int | None = None
     slices: int = 2
     replicas: int = 1
+    scheme: Scheme = Scheme.PASSIVE_REPLICATION
 
     @property
     def epoch_seconds(self) -> float:
@@ -54,6 +56,7 @@ class HeldState:
             epoch={"time": "1s", "column": "ts"},
             snapshot=self._snapshot(),
             replicas=self.replicas,
+            scheme=self.scheme,
         ).source(
             "readings",
             generator="readings",

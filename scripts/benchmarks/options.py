@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "benchmarks"
-DISCIPLINES = click.Choice(["none", "epoch", "strict"])
+DISCIPLINES = click.Choice(["none", "epoch", "merge", "strict"])
 
 nodes = click.option(
     "--nodes", type=click.IntRange(1, 64), default=2, show_default=True, help="Node processes."

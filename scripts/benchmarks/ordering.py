@@ -1,32 +1,50 @@
-"""What order costs: discipline epoch against none in alternating pairs, and strict beside them.
+"""What order costs: disciplines epoch and merge against none in alternating pairs, and strict beside them.
 
-A difference of a few per cent drowns in the noise of single runs. So runs come in pairs, first one and
-then the other discipline in turn, and the median of the pairs' ratios is given with its interval.
+After Figures 1 to 4 of the thesis (Martin 2015): total events/s and those of one node, over numbers of nodes.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 import click
 
 from benchmarks import options
-from benchmarks.cluster import BenchmarkCluster
-from benchmarks.intervals import median_interval
+from benchmarks.intervals import Interval
+from benchmarks.ordering_picture import draw
+from benchmarks.ordering_runs import COMPARED, YARDSTICK, Ordering, measured
+from benchmarks.pictures import save_picture
 from benchmarks.report import print_json, print_table
-from benchmarks.workloads import WORKLOADS, Settings, Workload
+from benchmarks.workloads import WORKLOADS
 
-PAIRS_PER_STRICT_RUN = 5
-"""Odd, so that neither discipline comes first behind a strict run more often than the other."""
+ALL_NODES = (1, 2, 3, 4)
 
 
-@click.command(help="Discipline epoch against none in alternating pairs, strict beside them.")
-@options.nodes
+@dataclass(frozen=True)
+class _Counts(click.ParamType[tuple[int, ...]]):
+    name = "number"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if value == "all":
+            return ALL_NODES
+        if not str(value).isdigit() or not 1 <= int(str(value)) <= 64:
+            self.fail(f"{value!r} is neither a number from 1 to 64 nor all", param, ctx)
+        return (int(str(value)),)
+
+
+@click.command(help="Disciplines epoch and merge against none in alternating pairs, strict beside.")
+@click.option(
+    "--nodes",
+    type=_Counts(),
+    multiple=True,
+    default=("2",),
+    show_default=True,
+    help="Node processes; may be given several times, `all` stands for 1 to 4.",
+)
 @options.slices
 @options.events
 @options.folder
@@ -39,80 +57,62 @@ PAIRS_PER_STRICT_RUN = 5
     multiple=True,
     help="Default: all.",
 )
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw events/s over the numbers of nodes into this file (.png, .svg).",
+)
 def ordering(
-    nodes: int,
+    nodes: Sequence[tuple[int, ...]],
     slices: int,
     events: int | None,
     folder: Path,
     as_json: bool,
     pairs: int,
     workloads: tuple[str, ...],
+    picture: Path | None,
 ) -> None:
+    counts = sorted({count for each in nodes for count in each})
     results = []
     for name in workloads or tuple(WORKLOADS):
         workload = WORKLOADS[name]
-        files = workload.files(folder, events or workload.events)
-        results.append(_measured(workload, files, nodes, slices, pairs, folder))
+        size = events or workload.events
+        files = workload.files(folder, size)
+        results += [
+            measured(workload, files, size, count, slices, pairs, folder) for count in counts
+        ]
+    if picture is not None:
+        save_picture(picture, lambda figure: draw(figure, results))
     if as_json:
-        print_json({"name": "ordering", "nodes": nodes, "pairs": pairs, "workloads": results})
-        return
-    head = (
-        "workload",
-        "none s",
-        "epoch s",
-        "strict s",
-        "epoch/none",
-        "95 % interval",
-        "strict/none",
-    )
-    rows = [
-        (
-            each["name"],
-            f"{each['none_seconds']:.3f}",
-            f"{each['epoch_seconds']:.3f}",
-            f"{each['strict_seconds']:.3f}",
-            f"{each['epoch_ratio']['median']:.3f}",
-            f"{each['epoch_ratio']['low']:.3f} - {each['epoch_ratio']['high']:.3f}",
-            f"{each['strict_ratio']:.3f}",
+        print_json(
+            {
+                "name": "ordering",
+                "nodes": counts[0] if len(counts) == 1 else counts,
+                "pairs": pairs,
+                "workloads": [each.figures() for each in results],
+            }
         )
-        for each in results
-    ]
-    print(f"events/s as a share of discipline none, {pairs} pairs, {nodes} nodes")
+        return
+    _print(results, pairs)
+    if picture is not None:
+        print(f"drawn: {picture}")
+
+
+def _print(results: Sequence[Ordering], pairs: int) -> None:
+    head = ["workload", "nodes", *(f"{name} s" for name in results[0].medians)]
+    for name in COMPARED:
+        head += [f"{name}/{YARDSTICK}", "95 % interval"]
+    head.append(f"strict/{YARDSTICK}")
+    rows = []
+    for each in results:
+        row = [each.workload, str(each.nodes)]
+        row += [f"{seconds:.3f}" for seconds in each.medians.values()]
+        for name in COMPARED:
+            row += _shown(each.ratio(name))
+        rows.append([*row, f"{each.strict_ratio:.3f}"])
+    print(f"events/s as a share of discipline {YARDSTICK}, {pairs} pairs each")
     print_table(head, rows)
 
 
-def _measured(
-    workload: Workload, files: dict[str, Path], nodes: int, slices: int, pairs: int, folder: Path
-) -> dict[str, Any]:
-    """Medians in seconds and ratios of speed. The first run of each discipline is a warm-up."""
-    seconds: dict[str, list[float]] = {"none": [], "epoch": [], "strict": []}
-    with (
-        tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch,
-        BenchmarkCluster(nodes) as cluster,
-    ):
-
-        def run(discipline: str) -> float:
-            settings = Settings(Path(scratch) / discipline, slices, discipline)
-            # what the run before has written goes to the disk now, not while this one is measured
-            os.sync()
-            return cluster.run(workload.topology(files, settings), folder).seconds
-
-        for discipline in seconds:
-            run(discipline)
-        for pair in range(pairs):
-            turn = ("none", "epoch") if pair % 2 == 0 else ("epoch", "none")
-            for discipline in turn:
-                seconds[discipline].append(run(discipline))
-            if pair % PAIRS_PER_STRICT_RUN == 0:
-                seconds["strict"].append(run("strict"))
-    ratios = [none / epoch for none, epoch in zip(seconds["none"], seconds["epoch"], strict=True)]
-    medians = {name: median(each) for name, each in seconds.items()}
-    return {
-        "name": workload.name,
-        **{f"{name}_seconds": round(value, 4) for name, value in medians.items()},
-        "epoch_ratio": {
-            key: round(value, 4) for key, value in asdict(median_interval(ratios)).items()
-        },
-        "strict_ratio": round(medians["none"] / medians["strict"], 4),
-        "runs": {name: [round(each, 4) for each in every] for name, every in seconds.items()},
-    }
+def _shown(ratio: Interval) -> list[str]:
+    return [f"{ratio.median:.3f}", f"{ratio.low:.3f} - {ratio.high:.3f}"]

@@ -17,20 +17,26 @@ def keep_results(
 
     `draw` fills a matplotlib figure.
     """
+    target = folder / RESULTS
+    target.mkdir(parents=True, exist_ok=True)
+    document, picture = target / f"{figures['name']}.json", target / f"{figures['name']}.png"
+    document.write_text(json.dumps(figures, indent=2) + "\n")
+    save_picture(picture, draw)
+    return document, picture
+
+
+def save_picture(path: Path, draw: Callable[[Any], None]) -> None:
+    """Write what `draw` fills a matplotlib figure with, in the format of the path's ending."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    target = folder / RESULTS
-    target.mkdir(parents=True, exist_ok=True)
-    document, picture = target / f"{figures['name']}.json", target / f"{figures['name']}.png"
-    document.write_text(json.dumps(figures, indent=2) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure = plt.figure(figsize=(9, 4.5), layout="constrained")
     draw(figure)
-    figure.savefig(picture, dpi=120)
+    figure.savefig(path, dpi=120)
     plt.close(figure)
-    return document, picture
 
 
 def say_results(paths: tuple[Path, Path]) -> None:

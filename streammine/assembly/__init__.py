@@ -25,6 +25,7 @@ from replication import (
 )
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import DEFAULT_READ_ROWS, BuiltSlice, Environment
+from streammine.assembly.seats import Seats
 from streammine.engine.manager import Policies
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "BuiltSlice",
     "CompiledJob",
     "Environment",
+    "Seats",
     "Term",
     "begin_term",
     "collect",

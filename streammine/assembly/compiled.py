@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
-from partitioners import Broadcast, Hash, KeyRange, partitioner_named
 from streammine.assembly.environment import (
     DEAD_LETTERS_COMMIT_EVERY,
     BuiltSlice,
     Environment,
+    StateLoader,
     channel_budget,
     loaded_snapshot,
     restored_to,
+    taken_from,
 )
+from streammine.assembly.sending import outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.bag import BagMemory
-from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.loop_processor import LoopProcessor
 from streammine.engine.loop_slice import LoopHeadSlice, LoopSlice
 from streammine.engine.node_stimuli import NewReplica
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.planner import LogicalNode, plan
-from streammine.engine.processor import OperatorProcessor, Processor, SourceProcessor
+from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
+from streammine.engine.source_processor import SourceProcessor
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
-    Partitioner,
     Position,
     SequentialOperator,
     StatefulOperator,
@@ -49,14 +52,12 @@ from streammine.model.manifest import SinkDescription
 from streammine.model.stamps import covered
 from streammine.model.topology import (
     BroadcastPartition,
-    HashPartition,
     KeyedFields,
-    KeyRangePartition,
-    Partition,
+    Redundancy,
     Sink,
     SourceBase,
     Topology,
-    UserPartition,
+    redundancy,
     topology_graph,
 )
 from streammine.operators.catalog import build_operator, declared_output
@@ -83,7 +84,7 @@ class CompiledJob:
     ) -> None:
         self.topology = topology
         self.epoch = topology.epoch_definition()
-        self._base = base
+        self.base = base
         self._load_value = load_value
         self._order = topology_graph(topology).order
         probes = self._probe(schemas)
@@ -104,9 +105,9 @@ class CompiledJob:
             self.topology,
             self._order,
             schemas,
-            lambda name, inputs: self._build(name, inputs, combined=False, ordered=False),
+            self._build,
             lambda name: declared_output(
-                name, self.topology.operators[name], self._base, self._load_value
+                name, self.topology.operators[name], self.base, self._load_value
             ),
         )
 
@@ -114,8 +115,9 @@ class CompiledJob:
         self,
         name: str,
         inputs: list[pa.Schema],
-        combined: bool,
-        ordered: bool,
+        combined: bool = False,
+        ordered: bool = False,
+        carries_order: bool = False,
         orders: Sequence[tuple[pa.Field, ...]] = (),
     ) -> Operator:
         return build_operator(
@@ -125,8 +127,9 @@ class CompiledJob:
             self.epoch,
             combined=combined,
             ordered=ordered,
+            carries_order=carries_order,
             orders=orders,
-            base=self._base,
+            base=self.base,
             loader=self._load_value,
         )
 
@@ -135,11 +138,13 @@ class CompiledJob:
         for name in self._order:
             if name in self.topology.sources:
                 source = self.topology.sources[name]
-                # clients send to one receiver
-                copies = self._replicas(source) if isinstance(source, SourceBase) else 1
-                nodes.append(
-                    LogicalNode(name, "source", slices=source.slices, may_die=True, replicas=copies)
-                )
+                node = LogicalNode(name, "source", slices=source.slices, may_die=True)
+                if isinstance(source, SourceBase):
+                    node = replace(node, **self._redundancy(source))
+                else:
+                    # clients send to one receiver
+                    node = replace(node, replicable=False)
+                nodes.append(node)
             elif name in self.topology.operators:
                 nodes.append(self._logical_operator(name))
             else:
@@ -151,7 +156,7 @@ class CompiledJob:
                         (sink.input,),
                         slices=sink.slices,
                         ordered=sink.ordered,
-                        replicas=self._replicas(sink),
+                        **self._redundancy(sink),
                     )
                 )
         return nodes
@@ -173,15 +178,16 @@ class CompiledJob:
             combine=getattr(settings, "combine", None),
             broadcast=isinstance(settings.partition, BroadcastPartition),
             keyed=any(operator.keys),
+            positioned=bool(getattr(operator, "hidden", ())),
             may_die=may_die,
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
             max_rounds=getattr(settings, "max_rounds", None),
-            replicas=self._replicas(settings),
+            **self._redundancy(settings),
         )
 
-    def _replicas(self, part: SourceBase | KeyedFields | Sink) -> int:
-        return part.replicas or self.topology.replicas
+    def _redundancy(self, part: SourceBase | KeyedFields | Sink) -> Redundancy:
+        return redundancy(part.replicas, part.scheme, self.topology)
 
     # --- what travels ---------------------------------------------------------------------------
 
@@ -192,7 +198,7 @@ class CompiledJob:
         if self.graph.vertex(edge.target).kind == "committer":
             return FILE_RECORD
         if edge.combined:
-            partial = self._operator(edge.target, combined=True, ordered=False)
+            partial = self.bare_operator(edge.target, combined=True)
             assert isinstance(partial, StatefulOperator)
             assert partial.partial_schema is not None
             return partial.partial_schema
@@ -227,8 +233,15 @@ class CompiledJob:
 
     # --- slices ---------------------------------------------------------------------------------
 
-    def slice(self, job: int, replica: NewReplica, environment: Environment) -> BuiltSlice:
-        """Build one replica of a slice; `BuiltSlice.prepare` makes it ready.
+    def slice(
+        self,
+        job: int,
+        replica: NewReplica,
+        environment: Environment,
+        seat: BuiltSlice | None = None,
+    ) -> BuiltSlice:
+        """Build one replica of a slice; `BuiltSlice.prepare` makes it ready. One that stood by on the node,
+        on a `seat`, is used where its operator can be; else it is closed.
 
         Raises SnapshotDamagedError when the snapshot that it is restored from can't be read.
         """
@@ -275,10 +288,14 @@ class CompiledJob:
             kinds,
             restored,
         )
+        if seat is not None:
+            if taken_from(seat, vertex, replica.restore):
+                return BuiltSlice(machine, seat.processor, seat.spill)
+            seat.close()
         spill = environment.open_spill()
         position = None if snapshot is None else snapshot.position
         processor = self._processor(vertex, replica, environment, spill, begin, position)
-        return BuiltSlice(machine, processor, spill, snapshot)
+        return BuiltSlice(machine, processor, spill, replica.restore, snapshot)
 
     def _kinds(self, slice_id: SliceId) -> dict[int, EdgeKind]:
         """By channel of a slice, what its edge is to the slice."""
@@ -322,7 +339,7 @@ class CompiledJob:
         position: Position | None,
     ) -> Processor:
         slice_id = replica.slice
-        edges, carries_order = self._outgoing(slice_id)
+        edges, carries_order = outgoing_edges(self, slice_id)
         if vertex.kind == "source":
             columns = self.columns[vertex.name]
             return SourceProcessor(
@@ -347,6 +364,11 @@ class CompiledJob:
             BagMemory(environment.bag_memory_bytes, spill),
             self.epoch,
             () if hidden or not carries_order else operator.output_order,
+            StateLoader(
+                slice_id,
+                environment,
+                lambda: self._slice_operator(vertex, replica, incoming, environment),
+            ),
         )
         if self.graph.loop(vertex.name) is None:
             return OperatorProcessor(*parts)
@@ -369,11 +391,12 @@ class CompiledJob:
     def _vertex_operator(self, name: str) -> StatefulOperator | SequentialOperator:
         """A new instance of a stateful vertex's operator, as its edges need it."""
         incoming = [edge for edge in self.graph.edges if edge.target == name]
-        ordered = any(edge.carries_order for edge in self.graph.edges if edge.source == name)
-        operator = self._operator(
+        leaving = [edge for edge in self.graph.edges if edge.source == name]
+        operator = self.bare_operator(
             name,
             combined=any(edge.combined for edge in incoming),
-            ordered=ordered,
+            ordered=any(edge.carries_order or edge.sequenced for edge in leaving),
+            carries_order=any(edge.carries_order for edge in leaving),
             orders=[self.order_fields(edge) for edge in sorted(incoming, key=lambda e: e.port)],
         )
         assert isinstance(operator, StatefulOperator | SequentialOperator)
@@ -386,80 +409,10 @@ class CompiledJob:
             orders[edge.port] = tuple(field.name for field in self.order_fields(edge))
         return orders
 
-    def _operator(
-        self,
-        name: str,
-        combined: bool,
-        ordered: bool,
-        orders: Sequence[tuple[pa.Field, ...]] = (),
-    ) -> Operator:
+    def bare_operator(self, name: str, **needs: Any) -> Operator:
+        """`needs`: as of `_build`."""
         inputs = [self.streams[each].schema for each in self.topology.operators[name].input_names]
-        return self._build(name, inputs, combined, ordered, orders)
-
-    # --- the sending side -----------------------------------------------------------------------
-
-    def _outgoing(self, slice_id: SliceId) -> tuple[OutgoingEdges, bool]:
-        """The slice's outgoing edges as a tree of stages, and whether any of them needs order."""
-        root = StageNode()
-        dead: OutgoingEdge | None = None
-        carries_order = False
-        for number, edge in enumerate(self.graph.edges):
-            if edge.source != slice_id.vertex:
-                continue
-            outgoing = self._outgoing_edge(number, edge, slice_id)
-            if edge.dead:
-                dead = outgoing
-                continue
-            carries_order = carries_order or edge.carries_order
-            self._stage_node(root, edge.stages).edges.append(outgoing)
-        stamped = self.graph.loop(slice_id.vertex) is not None
-        return OutgoingEdges(slice_id.index, root, dead, stamped), carries_order
-
-    def _outgoing_edge(self, number: int, edge: Edge, slice_id: SliceId) -> OutgoingEdge:
-        channels = tuple(
-            each.number for each in self.graph.outputs[slice_id] if each.edge == number
-        )
-        kind = self.graph.kind_at(edge.source, edge)
-        if edge.routing == "forward":
-            return OutgoingEdge(channels, (), None, 0, carries_order=edge.carries_order, kind=kind)
-        settings = self.topology.operators[edge.target]
-        assert isinstance(settings, KeyedFields)
-        operator = self._operator(edge.target, edge.combined, False)
-        assert isinstance(operator, StatefulOperator | SequentialOperator)
-        return OutgoingEdge(
-            channels,
-            operator.keys[edge.port],
-            self._partitioner(settings.partition),
-            combining=operator if edge.combined else None,  # type: ignore[arg-type]
-            carries_order=edge.carries_order,
-            target=edge.target,
-            kind=kind,
-        )
-
-    def _partitioner(self, partition: Partition) -> Partitioner:
-        match partition:
-            case HashPartition():
-                return Hash()
-            case BroadcastPartition():
-                return Broadcast()
-            case KeyRangePartition():
-                return KeyRange(partition.boundaries)
-            case UserPartition():
-                return partitioner_named(partition.path, self._base)
-
-    def _stage_node(self, root: StageNode, stages: tuple[str, ...]) -> StageNode:
-        node = root
-        for name in stages:
-            for child in node.children:
-                if child.stage is not None and child.stage.name == name:
-                    node = child
-                    break
-            else:
-                operator = self._operator(name, combined=False, ordered=False)
-                child = StageNode(operator)  # type: ignore[arg-type]
-                node.children.append(child)
-                node = child
-        return node
+        return self._build(name, inputs, **needs)
 
     # --- sinks ----------------------------------------------------------------------------------
 

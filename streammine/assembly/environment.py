@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from replication import LoadedSnapshot, load_snapshot
+import pyarrow as pa
+
+from replication import Layer, LoadedSnapshot, load_snapshot
 from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import (
@@ -13,10 +15,22 @@ from streammine.engine.slice_settings import (
     WAITING_BYTES_IN_MEMORY,
     RestoredTo,
 )
-from streammine.model.contracts import BatchSpill, Position, SourceReader, Store, StoreOpener
+from streammine.engine.stimuli import TakeState
+from streammine.model.contracts import (
+    BatchSpill,
+    KeepsState,
+    Position,
+    SequentialOperator,
+    SourceReader,
+    StatefulOperator,
+    Store,
+    StoreOpener,
+)
 from streammine.model.ids import SliceId
-from streammine.model.job import SinkTarget
-from streammine.model.snapshots import Restore, SnapshotMode
+from streammine.model.job import SinkTarget, Vertex
+from streammine.model.snapshots import Restore, SnapshotMode, SnapshotRecord
+
+_Operator = StatefulOperator | SequentialOperator
 
 CHANNEL_BUDGET_BYTES = 4 << 20
 """What a channel may hold of later epochs.
@@ -67,11 +81,13 @@ class Environment:
 
 @dataclass(frozen=True)
 class BuiltSlice:
-    """A replica's machine and processor. `spill` takes what the machine sends to disk."""
+    """A replica's machine and processor. `spill` takes what the machine sends to disk. `snapshot` is still to
+    be taken in."""
 
     machine: SliceMachine
     processor: Processor
     spill: BatchSpill
+    restore: Restore | None = None
     snapshot: LoadedSnapshot | None = field(default=None, repr=False)
 
     def prepare(self) -> None:
@@ -81,8 +97,60 @@ class BuiltSlice:
         """
         self.processor.prepare()
         if self.snapshot is not None and isinstance(self.processor, OperatorProcessor):
-            for layer in self.snapshot.layers:
-                self.processor.restore(layer.state_version, layer.full, layer.pieces)
+            assert self.restore is not None
+            assert self.restore.record is not None
+            self.processor.restore(self.restore.record, _contents(self.snapshot.layers))
+
+    def close(self) -> None:
+        self.processor.close()
+        self.spill.close()
+
+
+def taken_from(seat: BuiltSlice, vertex: Vertex, restore: Restore | None) -> bool:
+    """Whether the operator that stood by could be brought to that state. Sinks are of one generation."""
+    processor = seat.processor
+    if vertex.kind != "stateful" or restore is None or restore.record is None:
+        return False
+    assert isinstance(processor, OperatorProcessor)
+    if processor.held != restore.record:
+        processor.perform((TakeState(restore),), 0.0)
+    return True
+
+
+class StateLoader:
+    """Brings an operator to a snapshot's state: by the increments alone where it holds an earlier one of the
+    chain, else by filling a new operator."""
+
+    def __init__(
+        self, slice_id: SliceId, environment: Environment, new_operator: Callable[[], _Operator]
+    ) -> None:
+        self._slice_id = slice_id
+        self._environment = environment
+        self._new_operator = new_operator
+
+    def __call__(
+        self, operator: _Operator, held: SnapshotRecord | None, restore: Restore
+    ) -> tuple[_Operator, RestoredTo]:
+        """Raises SnapshotDamagedError; an operator that increments were added to is not to be used then."""
+        snapshot = loaded_snapshot(self._slice_id, restore, self._environment)
+        taken = restored_to(restore, snapshot)
+        assert snapshot is not None, "a snapshot that is taken has a record"
+        assert taken is not None
+        layers = snapshot.layers
+        known = [] if held is None else [each.epoch for each in layers]
+        if held is not None and held.epoch in known:
+            layers = layers[known.index(held.epoch) + 1 :]
+        else:
+            operator = self._new_operator()
+            operator.prepare()
+        if isinstance(operator, KeepsState):
+            for version, full, pieces in _contents(layers):
+                operator.restore(version, full, pieces)
+        return operator, taken
+
+
+def _contents(layers: Iterable[Layer]) -> Iterator[tuple[int, bool, Iterator[pa.Buffer]]]:
+    return ((each.state_version, each.full, each.pieces) for each in layers)
 
 
 def loaded_snapshot(

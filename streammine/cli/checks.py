@@ -203,7 +203,7 @@ def _streams(
         while sink in taken:
             sink += "_"
         sinks[name] = sink
-    # an operator that gets no order has no order to give
+    # an operator that gets no order, or one without positions, has no order to give
     operators = {
         name: operator.model_copy(update={"discipline": None})
         if hasattr(operator, "discipline")

@@ -124,6 +124,8 @@ def _edge_line(edge: Edge, compiled: CompiledJob) -> str:
         details.append("combined before it is sent")
     if edge.carries_order:
         details.append("positions travel along")
+    if edge.sequenced:
+        details.append("an epoch's rows in one sequence")
     if edge.kind == "back":
         details.append("back-edge of a loop")
     return f"{text} ({', '.join(details)})"

@@ -53,6 +53,10 @@ COMMANDS = {
         "streammine.cli.migrate_command",
         "Move a partition of a running job to another node.",
     ),
+    "scheme": (
+        "streammine.cli.scheme_command",
+        "Change the fault-tolerance scheme of a running job's slices.",
+    ),
     "down": ("streammine.cli.down_command", "End a cluster that is up."),
     "node": ("streammine.cli.node_command", "Run one node process, or take the work from one."),
     "supervise": ("streammine.cli.supervise_command", "Own the processes of a cluster that is up."),

@@ -125,13 +125,14 @@ def _replicas_table(replicas: tuple[ReplicaFigures, ...]) -> str:
             "slice": each.slice,
             "node": each.node,
             "generation": each.generation,
+            "rung": each.rung,
             "leads": "leads" if each.leads else "",
             "phase": each.phase,
             "epoch": each.epoch,
         }
         for each in replicas
     ]
-    return text_table(rows, ["slice", "node", "generation", "leads", "phase", "epoch"])
+    return text_table(rows, ["slice", "node", "generation", "rung", "leads", "phase", "epoch"])
 
 
 def _tree(

@@ -49,3 +49,10 @@ class Bag:
             else:
                 self.memory.used -= entry.nbytes
                 yield entry
+
+    def drop(self) -> None:
+        """Nobody wants the batches any more; those on disk are not read."""
+        self.memory.used -= sum(
+            entry.nbytes for entry in self.entries if not isinstance(entry, Spilled)
+        )
+        self.entries = []

@@ -60,6 +60,14 @@ class Frontier:
         self.due = due
         self.closed_below = max(self.closed_below, epoch + 1)
 
+    def skip(self, epoch: int, due: int | None) -> None:
+        """Every epoch up to this one is behind, though it was not closed here."""
+        self.complete_below = max(self.complete_below, epoch + 1)
+        self.closed_below = epoch + 1
+        self.due = due
+        self._open = {each for each in self._open if each > epoch}
+        self._heap = sorted(self._open)
+
     @property
     def backlog(self) -> int:
         """How many epochs are complete, hold data and are still to be closed."""

@@ -15,6 +15,17 @@ from streammine.model.snapshots import RecoverySettings
 
 
 @dataclass
+class Seat:
+    """An operator that is deployed and takes no part yet. It holds the state after `epoch`, BEGINNING for
+    none; the shell is at `work` on it."""
+
+    generation: int
+    epoch: int = BEGINNING
+    state_bytes: int = 0
+    at_work: bool = True
+
+
+@dataclass
 class HostedJob:
     """A job as this node sees it. `wired`: what each slice was told of the other ends of its channels."""
 
@@ -31,6 +42,7 @@ class HostedJob:
         default_factory=lambda: stimuli.Directed(BEGINNING, BEGINNING, BEGINNING)
     )
     slices: dict[SliceId, SliceMachine] = field(default_factory=dict)
+    seats: dict[SliceId, Seat] = field(default_factory=dict)
     counters: dict[SliceId, dict[str, float]] = field(default_factory=dict)
     damaged: dict[tuple[SliceId, int], control.DamagedSnapshot] = field(default_factory=dict)
     wired: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
@@ -40,18 +52,27 @@ class HostedJob:
         assert self.plan is not None
         return self.plan.placements.get(slice_id, ())
 
+    def linked(self, slice_id: SliceId) -> tuple[Placement, ...]:
+        """The slice's replicas that take what is sent to it."""
+        return tuple(each for each in self.placed(slice_id) if each.rung.queues)
+
     def led_by(self, machine: SliceMachine) -> bool:
         """Whether the replica is its slice's oldest."""
         group = self.placed(machine.slice_id)
         return not group or group[0].generation == machine.generation
 
+    def stands_behind(self, machine: SliceMachine) -> bool:
+        """Another replica of the slice leads, and goes on doing so."""
+        group = self.placed(machine.slice_id)
+        return not self.led_by(machine) and not any(each.leaving for each in group)
+
     def beside(self, slice_id: SliceId, mine: Placement) -> tuple[int, ...]:
         """The generations of the slice's other replicas."""
-        return tuple(each.generation for each in self.placed(slice_id) if each != mine)
+        return tuple(each.generation for each in self.linked(slice_id) if each != mine)
 
     def doubled(self, slice_id: SliceId) -> bool:
-        """Another replica of the slice lives beside the one here."""
-        return len(self.placed(slice_id)) > 1
+        """Another replica of the slice publishes beside the one here."""
+        return sum(each.rung.publishes for each in self.placed(slice_id)) > 1
 
     def follow(self, plan: Plan) -> None:
         """What may be forgotten is said anew under each plan."""
@@ -76,7 +97,7 @@ class HostedJob:
         if not self._first(mine):
             return {}
         return {
-            number: tuple(each.generation for each in self.placed(other) if self._first(each))
+            number: tuple(each.generation for each in self.linked(other) if self._first(each))
             for number, other in self._ends(slice_id).items()
         }
 
@@ -93,9 +114,14 @@ class HostedJob:
     def wiring(self, slice_id: SliceId) -> dict[int, tuple[int, ...]]:
         """By channel, the generations that live at its other end; outputs and inputs alike."""
         return {
-            number: tuple(placement.generation for placement in self.placed(other))
+            number: tuple(placement.generation for placement in self.linked(other))
             for number, other in self._ends(slice_id).items()
         }
+
+
+def seat_report(slice_id: SliceId, seat: Seat) -> control.SeatReport:
+    """What a heartbeat says of an operator that is only deployed."""
+    return control.SeatReport(str(slice_id), seat.generation, seat.epoch, seat.state_bytes)
 
 
 def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.SliceReport:
@@ -114,4 +140,6 @@ def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.S
         BEGINNING if final is None else final,
         tuple(machine.snapshots.records),
         counters,
+        machine.rung.value,
+        machine.received_below,
     )

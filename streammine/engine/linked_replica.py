@@ -70,8 +70,7 @@ class LinkedReplica:
             self._announcement(each, receiver) for each in outputs for receiver in each.unconfirmed
         ]
         effects += self._subscriptions()
-        if self.processed_below > BEGINNING:
-            effects += self._credits()
+        effects += [each for each in self._credits() if each.frontier > BEGINNING]
         return effects
 
     def _rewired(self, stimulus: Rewired) -> list[Effect]:
@@ -141,7 +140,7 @@ class LinkedReplica:
             if not feed.confirmed
         ]
 
-    def _credits(self) -> list[Effect]:
+    def _credits(self) -> list[GrantCredit]:
         return [
             GrantCredit(channel.number, sender, self.generation, self._credit_on(channel))
             for channel in self.inputs.values()

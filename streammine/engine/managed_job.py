@@ -17,6 +17,7 @@ from streammine.model.recovery import (
     RecoveryLine,
     SliceStanding,
 )
+from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
 
 
@@ -35,9 +36,10 @@ class ManagedJob:
     `ready`: the store's checkpoints are known; `asked`: somebody looks for them, for this term; `looks`: how
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
     that failed, is due. `snapshots`: durable snapshots by slice and epoch, whichever replica made them.
-    `damaged`: names of snapshots that could not be read. `retain_after`: slices are told that nobody asks for
-    epochs up to it. `publishing`: the checkpoint epoch whose manifest is being written. `whole`: a plan's
-    version, and since when all that it wants has been there.
+    `damaged`: names of snapshots that could not be read, `broken`: replicas that are none because of it.
+    `offered`: the epoch whose state a replica that stands by may have taken in. `retain_after`: slices are
+    told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch whose manifest is being
+    written. `whole`: a plan's version, and since when all that it wants has been there.
     """
 
     number: int
@@ -58,6 +60,8 @@ class ManagedJob:
     damaged: set[str] = field(default_factory=set)
     directive: Directive | None = None
     retain_after: int = BEGINNING
+    offered: dict[tuple[SliceId, int], int] = field(default_factory=dict)
+    broken: set[tuple[SliceId, int]] = field(default_factory=set)
     publishing: int | None = None
     whole: tuple[int, float] | None = None
     _replicas: dict[Node, dict[tuple[SliceId, int], SliceReport]] = field(default_factory=dict)
@@ -83,7 +87,9 @@ class ManagedJob:
                 known[record.epoch] = record
             for epoch in sorted(known)[:-8]:
                 del known[epoch]
-        self.damaged.update(each.name for each in report.damaged)
+        for found in report.damaged:
+            self.damaged.add(found.name)
+            self.broken.add((SliceId.parse(found.slice), found.generation))
 
     def _lives(self, slice_id: SliceId, generation: int) -> bool:
         """Whether the plan lists the replica, as far as a plan is known."""
@@ -126,7 +132,7 @@ class ManagedJob:
         for slice_id, group in self.plan.placements.items():
             report = self.report_of(slice_id, group[0]) if group else None
             if report is not None:
-                told = (self.report_of(slice_id, each) for each in group[1:])
+                told = (self.report_of(slice_id, each) for each in group[1:] if each.rung.processes)
                 others = tuple(_standing(each) for each in told if each is not None)
                 found[slice_id] = replace(_standing(report), others=others)
         return found
@@ -187,10 +193,45 @@ class ManagedJob:
         return {
             "node": placement.node,
             "generation": placement.generation,
+            "rung": placement.rung.value,
             "leads": placement == self._group(slice_id)[0],
             "phase": "deploying" if report is None else report.phase,
             "frontier": BEGINNING if report is None else report.frontier,
         }
+
+    # --- the ladder ---------------------------------------------------------------------------------
+
+    def scheme_of(self, slice_id: SliceId) -> Scheme:
+        """What the slice's further replicas are to be."""
+        chosen = {} if self.plan is None else self.plan.schemes
+        return chosen.get(slice_id, self.graph.vertex(slice_id.vertex).scheme)
+
+    def rung_of(self, slice_id: SliceId, node: str | None = None) -> Scheme:
+        """Where they stand, so that it is what it is to be; on a node that is crowded they do not process."""
+        scheme = self.scheme_of(slice_id)
+        if scheme.processes and self.plan is not None and node in self.plan.crowded:
+            scheme = Scheme.PASSIVE_STANDBY_HOT
+        return self.graph.rung_of(slice_id.vertex, scheme)
+
+    def wanted_replicas(self, slice_id: SliceId) -> int:
+        """The first one counted."""
+        if not self.scheme_of(slice_id).deploys:
+            return 1
+        return max(2, self.graph.vertex(slice_id.vertex).replicas)
+
+    @property
+    def replicated(self) -> bool:
+        """Some slice has more than one replica."""
+        assert self.plan is not None
+        return any(len(group) > 1 for group in self.plan.placements.values())
+
+    def seat_epoch(self, slice_id: SliceId, placement: Placement) -> int:
+        """A replica without links holds the state after this epoch; INFINITY where nothing is known of it."""
+        report = self.reports.get(node_of(placement))
+        for seat in () if report is None else report.seats:
+            if (seat.slice, seat.generation) == (str(slice_id), placement.generation):
+                return seat.epoch
+        return INFINITY
 
     # --- plans ----------------------------------------------------------------------------------
 
@@ -240,23 +281,30 @@ class ManagedJob:
         self, slice_id: SliceId, group: tuple[Placement, ...], usable: dict[int, Restore]
     ) -> LineStanding:
         snapshots = tuple(sorted(usable))
-        if not group:
-            return LineStanding(False, snapshots=snapshots)
         lacks: list[int] = []
         retained: list[int] = []
+        published: list[int] = []
         for each in group:
+            if not each.rung.queues:
+                continue
             report = self.report_of(slice_id, each)
             if report is not None:
-                lacks.append(report.frontier)
+                lacks.append(report.received)
                 # what it was told to forget may be gone before it says so
-                retained.append(max(report.retained_after, self.retain_after))
+                offered = self.offered.get((slice_id, each.generation), BEGINNING)
+                told = offered if not each.rung.processes else BEGINNING
+                retained.append(max(report.retained_after, self.retain_after, told))
             else:
                 # it is being built: it stands where it will begin
                 epoch = BEGINNING if each.restore is None else each.restore.epoch
                 lacks.append(epoch if epoch == BEGINNING else epoch + 1)
                 retained.append(epoch)
+            if each.rung.publishes:
+                published.append(retained[-1])
+        if not published:
+            return LineStanding(False, snapshots=snapshots)
         # who comes to life takes from all of a sender's replicas, so each must hold what is asked for
-        return LineStanding(True, min(lacks), max(retained), snapshots)
+        return LineStanding(True, min(lacks), max(retained), snapshots, min(published))
 
     # --- moves and further replicas -------------------------------------------------------------
 
@@ -302,7 +350,7 @@ class ManagedJob:
             self._stands_after(slice_id, each)
             for slice_id, group in self.plan.placements.items()
             for each in group
-            if each is not group[0] or self.report_of(slice_id, each) is None
+            if each.rung.queues and (each is not group[0] or self.report_of(slice_id, each) is None)
         ]
         return min(epochs, default=INFINITY)
 
@@ -310,9 +358,9 @@ class ManagedJob:
         """A replica has every epoch up to this one behind it."""
         report = self.report_of(slice_id, placement)
         origin = BEGINNING if placement.restore is None else placement.restore.epoch
-        if report is None or report.frontier == BEGINNING:
+        if report is None or report.received == BEGINNING:
             return origin
-        return report.frontier - 1
+        return report.received - 1
 
 
 def _standing(report: SliceReport) -> SliceStanding:

@@ -29,6 +29,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from streammine.engine.crowding import Crowding
+from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import (
     Direct,
@@ -38,8 +40,10 @@ from streammine.engine.manager_stimuli import (
     ManagerStimulus,
     MoveAsked,
     NodesChanged,
+    Offer,
     Reported,
     SavepointAsked,
+    SchemeAsked,
     StopAsked,
     Ticked,
     Wish,
@@ -57,15 +61,15 @@ from streammine.engine.node_stimuli import (
     PlanSeen,
     PublishCheckpoint,
 )
-from streammine.engine.placement import Node
+from streammine.engine.placement import Node, newest
 from streammine.engine.plans import (
     arrived_plan,
     first_plan,
     moved_plan,
     on_draining,
-    reinforced_plan,
 )
 from streammine.engine.rebuilding import rebuilt_plan
+from streammine.engine.scheme_wishes import asked_plan, scheme_refusal
 from streammine.model import recovery
 from streammine.model.control import Directive, Heartbeat
 from streammine.model.epochs import BEGINNING
@@ -113,6 +117,7 @@ class ManagerMachine:
         self.now_seconds = 0.0
         self.clock_seconds: float | None = None
         self._heard: dict[Node, float] = {}
+        self._crowding = Crowding()
 
     def handle(self, stimulus: ManagerStimulus) -> list[ManagerEffect]:
         effects: list[ManagerEffect] = []
@@ -123,6 +128,7 @@ class ManagerMachine:
             case NodesChanged(nodes):
                 self.nodes = nodes
                 self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
+                self._crowding.keep({name for name, _ in nodes})
             case JobSeen():
                 self._arrived(stimulus)
             case PlanSeen(plan):
@@ -150,6 +156,8 @@ class ManagerMachine:
                 self._savepoint(job, effects)
             case MoveAsked():
                 self._move(stimulus, effects)
+            case SchemeAsked():
+                self._change_scheme(stimulus, effects)
             case DrainAsked(node):
                 self._drain(node, effects)
         if self.leading:
@@ -170,6 +178,8 @@ class ManagerMachine:
             return f"job {stimulus.job} is not running"
         if job.recovery.mode == "none":
             return f"job {stimulus.job} makes no snapshots (`snapshot: none`)"
+        if isinstance(stimulus, SchemeAsked):
+            return scheme_refusal(job, stimulus, len(self.nodes))
         return self._move_refusal(job, stimulus) if isinstance(stimulus, MoveAsked) else None
 
     def _drain_refusal(self, node: str) -> str | None:
@@ -190,7 +200,7 @@ class ManagerMachine:
         if wish.node not in {name for name, _ in self.nodes}:
             return f"there is no node {wish.node!r}"
         if any(each.leaving for each in group):
-            return f"{wish.slice} is on its way to {group[-1].node} already"
+            return f"{wish.slice} is on its way to {newest(group).node} already"
         if wish.node in {each.node for each in group}:
             return f"{wish.slice} is on {wish.node} already"
         if not job.known:
@@ -229,6 +239,8 @@ class ManagerMachine:
         if job.plan is None or plan.version >= job.plan.version:
             job.plan = plan
             job.phase = JobPhase.RUNNING if plan.phase == "run" else JobPhase.DEPLOYING
+            if not self.leading:
+                self._crowding.adopt(plan.crowded)
 
     def _stands(self, plan: Plan) -> None:
         """The coordination service holds this plan."""
@@ -260,6 +272,7 @@ class ManagerMachine:
             # it is gone, or not known to be there yet: it will say so again
             return
         self._heard[node] = self.now_seconds
+        self._crowding.heard(heartbeat.node, self.now_seconds, heartbeat.load)
         for report in heartbeat.jobs:
             if report.job in self.jobs:
                 self.jobs[report.job].heard(node, report)
@@ -316,6 +329,11 @@ class ManagerMachine:
             assert job.plan is not None
             leaving = {wish.slice: job.plan.placements[wish.slice][0]}
             self._publish(job, moved_plan(job, leaving, target, wish.live), effects)
+
+    def _change_scheme(self, wish: SchemeAsked, effects: list[ManagerEffect]) -> None:
+        if self.refusal(wish) is None:
+            job = self.jobs[wish.job]
+            self._publish(job, asked_plan(job, wish), effects)
 
     def _drain(self, node: str, effects: list[ManagerEffect]) -> None:
         if self.refusal(DrainAsked(node)) is not None:
@@ -392,12 +410,16 @@ class ManagerMachine:
             self._publish(job, arrived, effects)
         usable = [node for node in self.live if node[0] not in job.plan.draining]
         there = on_draining(job)
-        if there and usable and job.origins(list(there)) is not None:
+        linked = [each for each, old in there.items() if old.rung.queues]
+        if there and usable and job.origins(linked) is not None:
             live = job.recovery.mode != "none"
             self._publish(job, moved_plan(job, there, usable, live), effects)
-        reinforced = reinforced_plan(job, self.live)
-        if reinforced is not None:
-            self._publish(job, reinforced, effects)
+        if self._crowding.crowded != job.plan.crowded and job.replicated:
+            self._publish(job, job.next_plan(crowded=self._crowding.crowded), effects)
+        for further in (climbed_plan(job), reinforced_plan(job, self.live)):
+            if further is not None:
+                self._publish(job, further, effects)
+                return
 
     def _checkpoint(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
         if job.ready and job.recovery.mode != "none":
@@ -437,6 +459,7 @@ class ManagerMachine:
         for job in self.jobs.values():
             if job.directive is not None and job.phase is JobPhase.RUNNING:
                 effects.append(Direct(job.directive))
+                effects += [Offer(node, found) for node, found in offers(job).items()]
 
     def _publish(self, job: ManagedJob, plan: Plan, effects: list[ManagerEffect]) -> None:
         self._plan_seen(plan)

@@ -76,6 +76,15 @@ class MoveAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemeAsked:
+    """`slices`: "vertex/index", or a vertex for all of its slices; `scheme` by its name."""
+
+    job: int
+    slices: str
+    scheme: str
+
+
+@dataclass(frozen=True, slots=True)
 class DrainAsked:
     node: str
 
@@ -85,6 +94,14 @@ class Direct:
     """Tell every node."""
 
     directive: Directive
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Tell a node that states are there for those of its replicas that stand by."""
+
+    node: str
+    offers: control.StateOffers
 
 
 ManagerStimulus = (
@@ -100,16 +117,25 @@ ManagerStimulus = (
     | StopAsked
     | SavepointAsked
     | MoveAsked
+    | SchemeAsked
     | DrainAsked
     | JobEndSeen
 )
 
 ManagerEffect = (
-    DeclarePlan | DeclareEnd | Direct | PublishCheckpoint | CollectSnapshots | FindCheckpoints
+    DeclarePlan
+    | DeclareEnd
+    | Direct
+    | Offer
+    | PublishCheckpoint
+    | CollectSnapshots
+    | FindCheckpoints
 )
 
-Wish = SavepointAsked | MoveAsked | DrainAsked
-WishMessage = control.SavepointRequest | control.MoveRequest | control.DrainRequest
+Wish = SavepointAsked | MoveAsked | DrainAsked | SchemeAsked
+WishMessage = (
+    control.SavepointRequest | control.MoveRequest | control.DrainRequest | control.SchemeRequest
+)
 
 
 def wish_of(message: WishMessage) -> Wish:
@@ -121,5 +147,7 @@ def wish_of(message: WishMessage) -> Wish:
             vertex, _, index = slice_text.rpartition("/")
             number = int(index) if index.isascii() and index.isdigit() else -1
             return MoveAsked(job, SliceId(vertex, number), node, mode == "live")
+        case control.SchemeRequest(job, slices, scheme):
+            return SchemeAsked(job, slices, scheme)
         case control.DrainRequest(node):
             return DrainAsked(node)

@@ -14,11 +14,9 @@ House rules
 
 from __future__ import annotations
 
-from collections import deque
-
 from streammine.engine import manager_stimuli as manager
 from streammine.engine import stimuli
-from streammine.engine.hosted_job import HostedJob, slice_report
+from streammine.engine.hosted_job import HostedJob, Seat, seat_report, slice_report
 from streammine.engine.manager import ManagerMachine, Policies
 from streammine.engine.node_stimuli import (
     CheckpointPublished,
@@ -32,25 +30,23 @@ from streammine.engine.node_stimuli import (
     JobEndSeen,
     JobSeen,
     MembersSeen,
-    MoveToDisk,
     NewReplica,
     NodeEffect,
     NodeStimulus,
-    Perform,
     PlanRefused,
     PlanSeen,
+    Seated,
+    Sit,
     SliceWoken,
     SnapshotWritten,
     SourcesStart,
     TransmitControl,
-    TransmitFrame,
     Undeploy,
-    WakeSlice,
+    Unseat,
     Withdraw,
     WorkFinished,
-    WriteSnapshot,
 )
-from streammine.engine.output_channel import Outgoing
+from streammine.engine.routing import RoutingNode
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import Phase
 from streammine.model import control
@@ -63,20 +59,17 @@ LONGEST_FAILURE = 16_384
 """Characters of a failure that are told with every heartbeat."""
 
 
-class NodeMachine:
+class NodeMachine(RoutingNode):
     """One node's protocol. `handle` is the only mutator."""
 
     def __init__(self, name: str, policies: Policies) -> None:
-        self.name = name
+        super().__init__(name)
         self.member: int | None = None
         self.manager_name: str | None = None
         self.manager = ManagerMachine(policies)
-        self.jobs: dict[int, HostedJob] = {}
         self.heartbeats: dict[str, control.Heartbeat] = {}
         self.nodes: tuple[str, ...] = ()
         self._load: dict[str, float] = {}
-        self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
-        self._news: dict[tuple[type[control.LinkNews], str, int], list[control.LinkRow]] = {}
 
     def handle(self, stimulus: NodeStimulus) -> list[NodeEffect]:
         effects: list[NodeEffect] = []
@@ -95,6 +88,8 @@ class NodeMachine:
                     effects.append(Undeploy(job))
             case Deployed():
                 self._deployed(stimulus, effects)
+            case Seated():
+                self._seated(stimulus, effects)
             case FrameReceived(header, body, nbytes):
                 self._frame(header, body, nbytes)
             case ControlReceived(sender, message):
@@ -144,11 +139,14 @@ class NodeMachine:
 
     def _manage(self, stimulus: manager.ManagerStimulus, effects: list[NodeEffect]) -> None:
         for effect in self.manager.handle(stimulus):
-            if isinstance(effect, manager.Direct):
-                for node in self.nodes:
-                    self._tell(node, effect.directive, effects)
-            else:
-                effects.append(effect)
+            match effect:
+                case manager.Direct(directive):
+                    for node in self.nodes:
+                        self._tell(node, directive, effects)
+                case manager.Offer(node, offers):
+                    self._tell(node, offers, effects)
+                case _:
+                    effects.append(effect)
 
     def _report(self, effects: list[NodeEffect]) -> None:
         """Tell the manager where this node is."""
@@ -180,6 +178,7 @@ class NodeMachine:
                 for slice_id, machine in job.slices.items()
             ),
             tuple(job.damaged.values()),
+            tuple(seat_report(*each) for each in job.seats.items()),
         )
 
     def _heartbeat_due(self, stimulus: HeartbeatDue, effects: list[NodeEffect]) -> None:
@@ -220,11 +219,9 @@ class NodeMachine:
         """Replicas that the plan no longer lists here are gone."""
         for slice_id, machine in list(job.slices.items()):
             mine = self._mine(job, slice_id)
-            if mine is None or mine.generation != machine.generation:
-                del job.slices[slice_id]
-                job.counters.pop(slice_id, None)
-                job.wired.pop(slice_id, None)
-                effects.append(Withdraw(job.number, slice_id, machine.generation))
+            listed = mine is not None and mine.generation == machine.generation
+            if mine is None or not listed or not mine.rung.queues:
+                self._forget(job, slice_id, machine.generation, effects)
         job.damaged = {
             (slice_id, generation): each
             for (slice_id, generation), each in job.damaged.items()
@@ -237,6 +234,9 @@ class NodeMachine:
         slice_id = machine.slice_id
         if (leads := job.led_by(machine)) != machine.leads:
             self._local.append((job.number, slice_id, stimuli.Led(leads)))
+        mine = self._mine(job, slice_id)
+        if mine is not None and mine.rung is not machine.rung:
+            self._local.append((job.number, slice_id, stimuli.Stand(mine.rung)))
         wiring = job.wiring(slice_id)
         known = job.wired.get(slice_id, {})
         changed = {number: ends for number, ends in wiring.items() if known.get(number) != ends}
@@ -265,13 +265,18 @@ class NodeMachine:
             )
             for slice_id in plan.placements
             if (mine := self._mine(job, slice_id)) is not None
+            and mine.rung.queues
             and slice_id not in job.slices
             and (slice_id, mine.generation) not in job.damaged
         )
+        for replica in wanted:
+            # its operator goes over to the replica
+            job.seats.pop(replica.slice, None)
         if wanted:
             job.deploying = plan.version
             effects.append(Deploy(job.number, plan.version, wanted))
             return
+        self._seat(job, effects)
         job.deployed = plan.version
         if plan.phase == "run":
             if not job.started:
@@ -281,6 +286,49 @@ class NodeMachine:
                 if machine.phase is Phase.DEPLOYED:
                     self._local.append((job.number, slice_id, stimuli.Start()))
         self._report(effects)
+
+    def _seat(self, job: HostedJob, effects: list[NodeEffect]) -> None:
+        """Have those operators ready, and no others, that the plan puts here without a part in the job."""
+        assert job.plan is not None
+        here = {each: self._mine(job, each) for each in job.plan.placements}
+        wanted = {each: mine for each, mine in here.items() if mine and not mine.rung.queues}
+        for slice_id in [each for each in job.seats if each not in wanted]:
+            del job.seats[slice_id]
+            effects.append(Unseat(job.number, slice_id))
+        for slice_id, mine in wanted.items():
+            seat = job.seats.get(slice_id)
+            if seat is None:
+                job.seats[slice_id] = Seat(mine.generation)
+                effects.append(Sit(job.number, slice_id, mine.generation, None))
+            else:
+                seat.generation = mine.generation
+
+    def _seated(self, done: Seated, effects: list[NodeEffect]) -> None:
+        job = self.jobs.get(done.job)
+        seat = job.seats.get(done.slice) if job is not None else None
+        if job is None or seat is None:
+            return
+        if done.failure is not None:
+            self._fail(job, done.failure, effects)
+            return
+        seat.epoch, seat.state_bytes, seat.at_work = done.epoch, done.state_bytes, False
+
+    def _offered(self, message: control.StateOffers, effects: list[NodeEffect]) -> None:
+        """States of a complete checkpoint, for those here that only stand by."""
+        job = self.jobs.get(message.job)
+        if job is None or job.plan is None or message.plan_version < job.plan.version:
+            return
+        for offer in message.offers:
+            slice_id = SliceId.parse(offer.slice)
+            mine = self._mine(job, slice_id)
+            seat = job.seats.get(slice_id)
+            if mine is None or mine.generation != offer.generation:
+                continue
+            if seat is None:
+                self._local.append((job.number, slice_id, stimuli.StateOffered(offer.restore)))
+            elif mine.rung.holds_state and not seat.at_work and seat.epoch < offer.restore.epoch:
+                seat.at_work = True
+                effects.append(Sit(job.number, slice_id, mine.generation, offer.restore))
 
     def _deployed(self, stimulus: Deployed, effects: list[NodeEffect]) -> None:
         job = self.jobs.get(stimulus.job)
@@ -341,11 +389,18 @@ class NodeMachine:
                     self._at_target(job, link[0], stimuli.Announced(*link))
             case control.Directive() if sender == self.manager_name:
                 self._directive(message)
+            case control.StateOffers() if sender == self.manager_name:
+                self._offered(message, effects)
             case control.Heartbeat(node) if node == sender:
                 self._heard(message, effects)
             case control.StopRequest(job, reason):
                 self._manage(manager.StopAsked(job, reason), effects)
-            case control.SavepointRequest() | control.MoveRequest() | control.DrainRequest():
+            case (
+                control.SavepointRequest()
+                | control.MoveRequest()
+                | control.DrainRequest()
+                | control.SchemeRequest()
+            ):
                 self._manage(manager.wish_of(message), effects)
             case _:
                 return
@@ -374,16 +429,6 @@ class NodeMachine:
         known = [each.generation for each in job.placed(job.channels[channel].target)]
         return receiver in known or receiver > max(known, default=0)
 
-    def _at_source(self, number: int, channel: int, stimulus: stimuli.Stimulus) -> None:
-        job = self.jobs.get(number)
-        if job is not None and 0 <= channel < len(job.channels):
-            self._local.append((number, job.channels[channel].source, stimulus))
-
-    def _at_target(self, number: int, channel: int, stimulus: stimuli.Stimulus) -> None:
-        job = self.jobs.get(number)
-        if job is not None and 0 <= channel < len(job.channels):
-            self._local.append((number, job.channels[channel].target, stimulus))
-
     def _to_replica(
         self, number: int, slice_id: SliceId, generation: int, stimulus: stimuli.Stimulus
     ) -> None:
@@ -401,9 +446,29 @@ class NodeMachine:
         if done.failure is not None:
             self._fail(job, done.failure, effects)
             return
+        if done.damaged is not None:
+            self._lost(job, done.damaged, effects)
+            return
         assert done.result is not None
         job.counters[done.slice] = done.counters
         self._local.append((done.job, done.slice, stimuli.WorkDone(done.result)))
+
+    def _lost(
+        self, job: HostedJob, damaged: control.DamagedSnapshot, effects: list[NodeEffect]
+    ) -> None:
+        """A replica's state is spoiled: it is no more, and the manager makes up for it."""
+        slice_id = SliceId.parse(damaged.slice)
+        job.damaged[slice_id, damaged.generation] = damaged
+        self._forget(job, slice_id, damaged.generation, effects)
+        self._report(effects)
+
+    def _forget(
+        self, job: HostedJob, slice_id: SliceId, generation: int, effects: list[NodeEffect]
+    ) -> None:
+        del job.slices[slice_id]
+        job.counters.pop(slice_id, None)
+        job.wired.pop(slice_id, None)
+        effects.append(Withdraw(job.number, slice_id, generation))
 
     def _snapshot_written(self, done: SnapshotWritten) -> None:
         self._to_replica(done.job, done.slice, done.generation, stimuli.SnapshotDone(done.record))
@@ -427,88 +492,3 @@ class NodeMachine:
                 # its state is lost, so the job can't go on; other jobs of the node can
                 failure = f"slice {slice_id}: {error!r} after\n{machine.story()}"
                 self._fail(job, failure, effects)
-
-    def _slice_effect(
-        self,
-        job: HostedJob,
-        machine: SliceMachine,
-        effect: stimuli.Effect,
-        effects: list[NodeEffect],
-    ) -> None:
-        replica = number, slice_id, _ = job.number, machine.slice_id, machine.generation
-        match effect:
-            case stimuli.Run(work, repeats):
-                effects.append(Perform(*replica, work, repeats and job.doubled(slice_id)))
-            case stimuli.SendFrame(frame):
-                self._send(job, frame, effects)
-            case stimuli.GrantCredit(channel, sender, receiver, frontier):
-                node = job.nodes.get((job.channels[channel].source, sender))
-                link = (channel, sender, receiver, frontier)
-                self._tell_of_link(node, control.Credits, number, link, effects)
-            case stimuli.AskSubscription(channel, sender, receiver, from_epoch, frontier):
-                wish = control.Subscribe(number, channel, sender, receiver, from_epoch, frontier)
-                self._tell_source(job, channel, sender, wish, effects)
-            case stimuli.AskResend(channel, sender, receiver, sequence):
-                request = control.ResendRequest(number, channel, sender, receiver, sequence)
-                self._tell_source(job, channel, sender, request, effects)
-            case stimuli.Announce(channel, sender, receiver, next_sequence):
-                node = job.nodes.get((job.channels[channel].target, receiver))
-                link = (channel, sender, receiver, next_sequence)
-                self._tell_of_link(node, control.Announcements, number, link, effects)
-            case stimuli.WakeAfter(seconds):
-                effects.append(WakeSlice(*replica, seconds))
-            case stimuli.WriteSnapshot(frozen, previous):
-                effects.append(WriteSnapshot(*replica, frozen, previous))
-            case stimuli.ToDisk(bodies):
-                effects.append(MoveToDisk(*replica, bodies))
-            case stimuli.SliceFinished() | stimuli.Progressed():
-                self._report(effects)
-
-    def _tell_of_link(
-        self,
-        node: str | None,
-        kind: type[control.LinkNews],
-        job: int,
-        link: control.LinkRow,
-        effects: list[NodeEffect],
-    ) -> None:
-        """At once on this node, else together with what there is to say by the end of the step."""
-        if node == self.name:
-            self._control(node, kind(job, (link,)), effects)
-        elif node is not None:
-            self._news.setdefault((kind, node, job), []).append(link)
-
-    def _spread_news(self, effects: list[NodeEffect]) -> None:
-        """What the slices had to say of links, together for each other node."""
-        for (kind, node, job), links in self._news.items():
-            for message in control.in_messages(kind, job, links):
-                effects.append(TransmitControl(node, message))
-        self._news.clear()
-
-    def _send(self, job: HostedJob, frame: Outgoing, effects: list[NodeEffect]) -> None:
-        header = frame.header
-        target = job.channels[header.channel].target
-        node = job.nodes.get((target, header.receiver))
-        if node == self.name:
-            arrived = stimuli.FrameArrived(header, frame.body, frame.nbytes)
-            self._local.append((job.number, target, arrived))
-        elif node is not None:
-            effects.append(TransmitFrame(node, frame))
-
-    def _tell_source(
-        self,
-        job: HostedJob,
-        channel: int,
-        sender: int,
-        message: control.ControlMessage,
-        effects: list[NodeEffect],
-    ) -> None:
-        node = job.nodes.get((job.channels[channel].source, sender))
-        if node is not None:
-            self._tell(node, message, effects)
-
-    def _tell(self, node: str, message: control.ControlMessage, effects: list[NodeEffect]) -> None:
-        if node == self.name:
-            self._control(self.name, message, effects)
-        else:
-            effects.append(TransmitControl(node, message))

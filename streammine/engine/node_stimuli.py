@@ -75,6 +75,19 @@ class Deployed:
 
 
 @dataclass(frozen=True, slots=True)
+class Seated:
+    """What came of a `Sit`: the operator is there, with the state after `epoch`, BEGINNING for none.
+    `failure`: an error that every replica of the slice would meet."""
+
+    job: int
+    slice: SliceId
+    generation: int
+    epoch: int
+    state_bytes: int
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FrameReceived:
     header: FrameHeader
     body: object
@@ -91,7 +104,8 @@ class ControlReceived:
 class WorkFinished:
     """What came of a `Perform`; `failure` when an error stopped it.
 
-    `replaced`: a successor does the replica's work, of which this node is still to hear.
+    `replaced`: a successor does the replica's work, of which this node is still to hear. `damaged`: a
+    snapshot that it was to take in can't be read, so its state is lost.
     """
 
     job: int
@@ -101,6 +115,7 @@ class WorkFinished:
     failure: str | None = None
     counters: dict[str, float] = field(default_factory=dict)
     replaced: bool = False
+    damaged: control.DamagedSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +180,7 @@ NodeStimulus = (
     | PlanRefused
     | JobEndSeen
     | Deployed
+    | Seated
     | FrameReceived
     | ControlReceived
     | WorkFinished
@@ -204,6 +220,25 @@ class Deploy:
 
 
 @dataclass(frozen=True, slots=True)
+class Sit:
+    """Have a slice's operator ready, and, where there is a snapshot to `restore`, in that state. It takes no
+    part in the job; a replica of the slice that is deployed here later uses it."""
+
+    job: int
+    slice: SliceId
+    generation: int
+    restore: Restore | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unseat:
+    """Forget the operator that a `Sit` made."""
+
+    job: int
+    slice: SliceId
+
+
+@dataclass(frozen=True, slots=True)
 class Withdraw:
     """Forget one replica: close its reader, drop its state."""
 
@@ -221,13 +256,24 @@ class Undeploy:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this."""
+    """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this;
+    `spare`: the replica only stands behind another one, which must not notice it."""
 
     job: int
     slice: SliceId
     generation: int
     work: tuple[stimuli.Work, ...]
     catches_up: bool = False
+    spare: bool = False
+
+
+def spoiled(effect: Perform, reason: str) -> control.DamagedSnapshot:
+    """What is told of a replica whose work was to take in a snapshot that can't be read."""
+    (take,) = effect.work
+    assert isinstance(take, stimuli.TakeState)
+    assert take.restore.record is not None
+    name = take.restore.record.name
+    return control.DamagedSnapshot(str(effect.slice), effect.generation, name, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +366,8 @@ class SourcesStart:
 
 NodeEffect = (
     Deploy
+    | Sit
+    | Unseat
     | Withdraw
     | Undeploy
     | Perform

@@ -20,6 +20,9 @@ House rules
 * The log is pruned by `prune` alone where checkpoints are made, else as soon as no link needs it.
 * With several links the fastest one sets the pace; a slower one reads the log. Without any, at most
   `budget` bytes are made ahead.
+* A *silent* channel is that of a replica which only stands by: its log is kept, its links stand, and what its
+  receivers have processed is known, but nothing leaves. When it speaks, it begins with what each receiver
+  lacks. What has spoken never falls silent: a receiver would wait for the rest.
 
 Invariants (checked by the simulation after every step)
 -------------------------------------------------------
@@ -148,6 +151,7 @@ class OutputChannel:
         self.generation = generation
         self.budget = budget
         self.checkpointed = checkpointed
+        self.silent = False
         self.ended = restored_after
         self.retained_after = restored_after
         self.memory_bytes = 0
@@ -187,6 +191,8 @@ class OutputChannel:
     @property
     def blocked(self) -> bool:
         """Output waits for credit on every link, and on none of them for that of its own receiver."""
+        if self.silent:
+            return False
         if not self.links:
             return self._unsent_bytes > self.budget
         return all(link.cursor < self.end and not link.awaited for link in self.links.values())
@@ -241,6 +247,8 @@ class OutputChannel:
     def sendable(self) -> list[Outgoing]:
         """The frames that may leave now, link by link, in order. They count as sent."""
         frames: list[Outgoing] = []
+        if self.silent:
+            return frames
         for link in self.links.values():
             if link.cursor < self.end:
                 self._send_on(link, frames)
@@ -333,6 +341,34 @@ class OutputChannel:
         """The number that follows the last frame sent on a link."""
         return 0 if link.base is None else link.cursor - link.base
 
+    # --- standing by ----------------------------------------------------------------------------
+
+    def hush(self) -> None:
+        """Nothing leaves until it speaks."""
+        assert all(link.base is None for link in self.links.values()), "it has spoken"
+        self.silent = True
+
+    def speak(self) -> None:
+        """Begin with what each receiver lacks."""
+        self.silent = False
+        for link in self.links.values():
+            link.from_epoch = max(link.from_epoch, link.frontier)
+
+    def lacked(self, epoch: int) -> bool:
+        """Some receiver may still need an epoch up to this one."""
+        return any(link.frontier <= epoch for link in self.links.values())
+
+    def restart(self, epoch: int) -> None:
+        """State was taken in as it stood after `epoch`: what is made comes after it."""
+        assert self.silent, "what has spoken goes on where it is"
+        self.ended = self.retained_after = epoch
+        self._first = self.end
+        self._log.clear()
+        self._furthest = self._spilled_below = self._first
+        self._unsent_bytes = self.memory_bytes = 0
+        for link in self.links.values():
+            link.cursor = self._first
+
     # --- retention ------------------------------------------------------------------------------
 
     def prune(self, retain_after: int) -> None:
@@ -353,7 +389,8 @@ class OutputChannel:
             self._drop(processed - 1)
 
     def _drop(self, epoch: int) -> None:
-        reached = min((link.cursor for link in self.links.values()), default=self.end)
+        links = () if self.silent else self.links.values()
+        reached = min((link.cursor for link in links), default=self.end)
         count = 0
         for entry in self._log[: reached - self._first]:
             if entry.epoch > epoch:
@@ -365,6 +402,8 @@ class OutputChannel:
             self._passed(self._first + count)
             del self._log[:count]
             self._first += count
+            for link in self.links.values():
+                link.cursor = max(link.cursor, self._first)
 
     def to_spill(self, limit: int) -> list[Kept]:
         """The oldest bodies in memory beyond `limit` bytes, each named once; they stay in the log."""

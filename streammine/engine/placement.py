@@ -64,6 +64,15 @@ def place_again(
     return chosen
 
 
+def leading_first(group: Iterable[Placement]) -> tuple[Placement, ...]:
+    """A slice's replicas, those that publish in front."""
+    return tuple(sorted(group, key=lambda each: not each.rung.publishes))
+
+
+def newest(group: Iterable[Placement]) -> Placement:
+    return max(group, key=lambda each: each.generation)
+
+
 def one_of_each_name(nodes: Sequence[Node]) -> list[Node]:
     """Of nodes of one name the last that joined: the one before is gone, though not everybody knows."""
     return sorted(

@@ -5,6 +5,10 @@ needs nothing more than the epoch; any other gets its events in (epoch, time, po
 operator needs is forced upstream: strict order makes the sources, and every stage between, carry
 positions. Stateless operators get no slices of their own, they run where their input is made.
 
+Discipline merge is taken where the user asks for it, for what it gives depends on how many slices there are.
+Its edges carry no positions, so all before it must give the rows of an epoch in one sequence: sources do, and
+so do operators, but for those that were asked for no order at all. Nothing that needs positions can follow.
+
 An operator may read from one that is declared behind it; that closes a *loop*. Such an input is a back-edge,
 and the reader is the loop's head, of which each loop has one. Inside a loop rows of a round may be
 processed in any order only: a position would grow with every round.
@@ -28,6 +32,7 @@ from streammine.model.job import (
     Routing,
     Vertex,
 )
+from streammine.model.schemes import Scheme
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, circles
 
 
@@ -35,8 +40,9 @@ from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, circles
 class LogicalNode:
     """One source, operator or sink of a topology, as the planner needs to see it.
 
-    `slices` None takes the default. `discipline` and `combine` are the user's wishes. `may_die`: rows can
-    turn out unusable here (sources, user code that sends bad events to the dead letters). `every_key`: the
+    `slices` None takes the default. `discipline` and `combine` are the user's wishes. `positioned`: its rows
+    are ordered by the positions of those that they were made of. `may_die`: rows can turn out unusable here
+    (sources, user code that sends bad events to the dead letters). `every_key`: the
     end of an epoch concerns all keys. `ends_input`: it has something to say when the input is over. `inputs`
     may name a node that is declared later, which makes a loop; `max_rounds` stands at a loop's head alone,
     None takes the default.
@@ -52,11 +58,14 @@ class LogicalNode:
     broadcast: bool = False
     keyed: bool = True
     ordered: bool = False
+    positioned: bool = False
     may_die: bool = False
     every_key: bool = False
     ends_input: bool = False
     max_rounds: int | None = None
     replicas: int = 1
+    scheme: Scheme = Scheme.PASSIVE_REPLICATION
+    replicable: bool = True
 
 
 DEFAULT_SLICES = 2
@@ -84,19 +93,29 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         for port, (host, stages) in enumerate(hosts):
             edges.append(_edge(node, vertex, host, stages, port))
         if node.kind == "sink":
-            vertices |= _committer(node.name, node.replicas)
+            vertices |= _committer(node.name, node.replicas, node.scheme)
             edges.append(_committer_edge(node.name))
     if dying:
-        replicas = max(by_name[name].replicas for name in dying)
+        makers = [by_name[name] for name in dying]
+        replicas = max(node.replicas for node in makers)
+        scheme = max((node.scheme for node in makers), key=lambda each: each.rung)
         vertices[DEAD_LETTERS] = Vertex(
-            DEAD_LETTERS, "sink", 1, Discipline.EPOCH, "dead rows leave like any output", replicas
+            DEAD_LETTERS,
+            "sink",
+            1,
+            Discipline.EPOCH,
+            "dead rows leave like any output",
+            replicas,
+            scheme,
         )
         edges.extend(
             Edge(name, DEAD_LETTERS, 0, (), False, "forward", False, dead=True) for name in dying
         )
-        vertices |= _committer(DEAD_LETTERS, replicas)
+        vertices |= _committer(DEAD_LETTERS, replicas, scheme)
         edges.append(_committer_edge(DEAD_LETTERS))
     loops = _loops(by_name, vertices, edges)
+    _check_upstream_of_merges(by_name, vertices)
+    _check_downstream_of_merges(by_name, vertices, edges)
     return JobGraph(tuple(vertices.values()), _with_kinds(edges, loops), loops)
 
 
@@ -158,6 +177,54 @@ def _check_members(
             )
 
 
+def _check_upstream_of_merges(
+    by_name: Mapping[str, LogicalNode], vertices: Mapping[str, Vertex]
+) -> None:
+    for name, vertex in vertices.items():
+        if not vertex.discipline.merges_bags:
+            continue
+        for upstream in _upstream(by_name, name):
+            found = vertices.get(upstream)
+            if found is not None and found.discipline is Discipline.NONE:
+                raise TopologyError(
+                    f"operator {name!r}: discipline {vertex.discipline} needs the rows of an epoch in the "
+                    f"same sequence each time, and operator {upstream!r}, which it gets them from, has "
+                    f"discipline none; use epoch for {upstream!r}, or none for {name!r} too",
+                    part=name,
+                )
+
+
+def _upstream(by_name: Mapping[str, LogicalNode], name: str) -> dict[str, None]:
+    """All that leads to a node, nearest first."""
+    found: dict[str, None] = {}
+    waiting = list(by_name[name].inputs)
+    while waiting:
+        each = waiting.pop(0)
+        if each not in found:
+            found[each] = None
+            waiting.extend(by_name[each].inputs)
+    return found
+
+
+def _check_downstream_of_merges(
+    by_name: Mapping[str, LogicalNode], vertices: Mapping[str, Vertex], edges: Sequence[Edge]
+) -> None:
+    for edge in edges:
+        source, target = vertices[edge.source], vertices[edge.target]
+        if not (edge.carries_order and source.discipline.merges_bags):
+            continue
+        if not by_name[source.name].positioned:
+            continue
+        consumer, right = f"operator {target.name!r}", f"merge for {target.name!r} too"
+        if target.kind == "sink":
+            consumer, right = f"sink {target.name!r} with ordered: true", "ordered: false here"
+        raise TopologyError(
+            f"{consumer} needs rows with positions, and those of operator {source.name!r} have none under "
+            f"discipline {source.discipline}; write strict for {source.name!r}, or {right}",
+            part=target.name,
+        )
+
+
 def _with_kinds(edges: Sequence[Edge], loops: Sequence[Loop]) -> tuple[Edge, ...]:
     of_vertex = {name: loop for loop in loops for name in loop.members}
 
@@ -196,24 +263,26 @@ def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
             Discipline.EPOCH,
             "a source hands out epochs in order",
             node.replicas,
+            node.scheme,
+            node.replicable,
         )
     discipline, reason = _discipline(node)
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
-        return Vertex(node.name, "sink", slices, discipline, reason, node.replicas)
+        return Vertex(node.name, "sink", slices, discipline, reason, node.replicas, node.scheme)
     if node.every_key:
         reason += "; one slice, since the end of an epoch concerns every key (every_key)"
-        return Vertex(node.name, "stateful", 1, discipline, reason, node.replicas)
+        return Vertex(node.name, "stateful", 1, discipline, reason, node.replicas, node.scheme)
     slices = (node.slices or DEFAULT_SLICES) if node.keyed else 1
-    return Vertex(node.name, "stateful", slices, discipline, reason, node.replicas)
+    return Vertex(node.name, "stateful", slices, discipline, reason, node.replicas, node.scheme)
 
 
 def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
     wish = node.discipline
-    if wish in (Discipline.MERGE, Discipline.CONSENSUS):
+    if wish is Discipline.CONSENSUS:
         raise TopologyError(
             f"operator {node.name!r}: discipline {wish} is not available yet; "
-            "choose none, epoch or strict, or leave it out",
+            "choose none, epoch, merge or strict, or leave it out",
             part=node.name,
         )
     if node.kind == "sink":
@@ -224,16 +293,28 @@ def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
         return wish, "asked for: processed on arrival, no guarantee"
     if wish is Discipline.STRICT:
         return wish, "asked for: every event in (epoch, time, position) order"
+    if wish is Discipline.MERGE:
+        return wish, _reason_of_merge(node)
     if node.traits.commutative:
         return Discipline.EPOCH, "commutative: no order inside an epoch can change its bytes"
     if wish is Discipline.EPOCH:
         raise TopologyError(
             f"operator {node.name!r}: discipline epoch needs a commutative operator, and this one "
-            "is not declared commutative; use strict, or declare `commutative = True` if any order "
-            "of an epoch's events gives the same result",
+            "is not declared commutative; use strict (or merge, where the numbers of slices never change), "
+            "or declare `commutative = True` if any order of an epoch's events gives the same result",
             part=node.name,
         )
     return Discipline.STRICT, "not commutative: the order of events may change its result"
+
+
+def _reason_of_merge(node: LogicalNode) -> str:
+    reason = "asked for: an epoch's bags in the order of their channels"
+    if node.traits.commutative:
+        return f"{reason}, though it is commutative and any order gives its bytes"
+    return (
+        f"{reason}; the same bytes as long as it and what leads to it keep their numbers of slices, "
+        "where strict gives the same for any"
+    )
 
 
 def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...], port: int) -> Edge:
@@ -258,10 +339,12 @@ def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...],
         combined=combined and routing == "partition",
         routing=routing,
         carries_order=strict,
+        # a commutative operator knows bags by what is in them
+        sequenced=vertex.discipline.merges_bags and not node.traits.commutative,
     )
 
 
-def _committer(sink: str, replicas: int) -> dict[str, Vertex]:
+def _committer(sink: str, replicas: int, scheme: Scheme) -> dict[str, Vertex]:
     name = sink + COMMITTER_SUFFIX
     return {
         name: Vertex(
@@ -271,6 +354,7 @@ def _committer(sink: str, replicas: int) -> dict[str, Vertex]:
             Discipline.EPOCH,
             "one slice commits for all sink slices",
             replicas,
+            scheme,
         )
     }
 

@@ -9,51 +9,74 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from streammine.engine.ladder import promoted
 from streammine.engine.managed_job import ManagedJob
-from streammine.engine.placement import Node, one_of_each_name, place, place_again
+from streammine.engine.placement import (
+    Node,
+    leading_first,
+    newest,
+    one_of_each_name,
+    place,
+    place_again,
+)
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement, Plan
+from streammine.model.schemes import Scheme
 
 
 def first_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan:
     """Everything placed anew; restored where the job is resumed."""
     chosen = place(job.graph, one_of_each_name(nodes)[: job.nodes])
-    generation = job.recovery.first_generation
     placements = {
         slice_id: tuple(
-            Placement(name, generation + turn, member, job.recovery.resume.get(str(slice_id)))
-            for turn, (name, member) in enumerate(places)
+            _first_placement(job, slice_id, turn, node) for turn, node in enumerate(places)
         )
         for slice_id, places in chosen.items()
     }
     return Plan(job.number, 1, "deploy", placements)
 
 
+def _first_placement(job: ManagedJob, slice_id: SliceId, turn: int, node: Node) -> Placement:
+    """The `turn`-th replica of a slice begins the job with all others."""
+    rung = job.rung_of(slice_id) if turn else Scheme.ACTIVE_REPLICATION
+    restore = job.recovery.resume.get(str(slice_id)) if rung.queues else None
+    return Placement(node[0], job.recovery.first_generation + turn, node[1], restore, rung=rung)
+
+
 def moved_plan(
     job: ManagedJob, leaving: Mapping[SliceId, Placement], nodes: Sequence[Node], live: bool
 ) -> Plan:
-    """Another replica on a node of `nodes` for each that is to leave; that one goes at once unless
-    `live`. One whose slice stands on all of `nodes` leaves it to the others, unless it is the last."""
+    """Another replica on a node of `nodes` for each that is to leave; that one goes at once unless `live`.
+    An operator that stands ready there is used. Where all of `nodes` have a replica already, one of them
+    takes its place when it has caught up."""
     assert job.plan is not None
     placements = dict(job.plan.placements)
     staying = {
         slice_id: tuple(each for each in group if each != leaving.get(slice_id))
         for slice_id, group in placements.items()
     }
-    generation = job.next_generation
-    origins = job.origins(list(leaving))
+    origins = job.origins([each for each, old in leaving.items() if old.rung.queues])
     assert origins is not None, "whoever moves a slice asks first whether it can be moved"
-    places = place_again(leaving, staying, nodes)
+    linked = {
+        slice_id: tuple(each for each in group if each.rung.queues)
+        for slice_id, group in staying.items()
+    }
+    places = place_again(leaving, staying | {each: linked[each] for each in leaving}, nodes)
     for slice_id, old in leaving.items():
-        new: tuple[Placement, ...] = ()
-        if slice_id in places:
-            name, member = places[slice_id]
-            new = (Placement(name, generation, member, origins[slice_id]),)
-        going = replace(old, leaving=True)
-        group = tuple(going if each == old else each for each in placements[slice_id])
-        if new or staying[slice_id]:
-            placements[slice_id] = (*(group if live else staying[slice_id]), *new)
+        if slice_id not in places:
+            goes_on = live and old.rung.queues and linked[slice_id]
+            placements[slice_id] = (
+                leading_first((replace(old, leaving=True), *staying[slice_id]))
+                if goes_on
+                else promoted(job, slice_id, staying[slice_id])
+            )
+            continue
+        name, member = places[slice_id]
+        new = Placement(name, job.next_generation, member, origins.get(slice_id), rung=old.rung)
+        others = [each for each in staying[slice_id] if each.node != name]
+        going = [replace(old, leaving=True)] if live and old.rung.queues else []
+        placements[slice_id] = leading_first((*going, *others, new))
     return job.next_plan(placements=placements)
 
 
@@ -83,32 +106,16 @@ def arrived_plan(job: ManagedJob) -> Plan | None:
 def _without_leaving(
     job: ManagedJob, slice_id: SliceId, group: tuple[Placement, ...]
 ) -> tuple[Placement, ...]:
-    staying = [each for each in group if not each.leaving]
-    new = job.report_of(slice_id, staying[-1])
-    return tuple(
+    if not any(each.leaving for each in group):
+        return leading_first(group)
+    staying = [each for each in group if not each.leaving and each.rung.queues]
+    new = job.report_of(slice_id, newest(staying))
+    kept = leading_first(
         each
         for each in group
         if not each.leaving
         or new is None
         or (old := job.report_of(slice_id, each)) is None
-        or not new.frontier >= old.frontier > BEGINNING
+        or not new.received >= old.received > BEGINNING
     )
-
-
-def reinforced_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan | None:
-    """One more replica of each slice that has fewer than it is to have, where that is possible."""
-    assert job.plan is not None
-    placements = dict(job.plan.placements)
-    missing = [
-        slice_id
-        for slice_id, group in placements.items()
-        if len(group) < job.graph.vertex(slice_id.vertex).replicas
-    ]
-    places = place_again(missing, placements, job.usable_nodes(nodes)) if missing else {}
-    origins = job.origins(list(places)) if places else None
-    if origins is None:
-        return None
-    for slice_id, (name, member) in places.items():
-        new = Placement(name, job.next_generation, member, origins[slice_id])
-        placements[slice_id] = (*placements[slice_id], new)
-    return job.next_plan(placements=placements)
+    return kept if len(kept) == len(group) else promoted(job, slice_id, kept)

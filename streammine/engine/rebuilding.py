@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from streammine.engine.ladder import promoted
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.placement import Node, node_of, place_again
 from streammine.model.epochs import BEGINNING
@@ -38,17 +39,15 @@ def rebuilt_plan(job: ManagedJob, nodes: Sequence[Node], now_seconds: float) -> 
     }
     if kept == job.plan.placements:
         return None
-    kept = {slice_id: _staying(job, slice_id, group) for slice_id, group in kept.items()}
+    kept = {
+        slice_id: promoted(job, slice_id, _staying(job, slice_id, group))
+        for slice_id, group in kept.items()
+    }
     restores = _restores(job, kept)
     usable = job.usable_nodes(nodes) or list(nodes)
-    kept |= dict.fromkeys(restores, ())
     if restores and not usable:
         return None
-    places = place_again(restores, kept, usable) if restores else {}
-    generation = job.next_generation
-    for slice_id, restore in restores.items():
-        name, member = places[slice_id]
-        kept[slice_id] = (Placement(name, generation, member, restore),)
+    kept |= _rebuilt(job, kept, restores, usable)
     origins = [BEGINNING if each is None else each.epoch for each in restores.values()]
     # damaged snapshots may lead back behind what complete checkpoints have covered
     job.retain_after = min(job.retain_after, *origins) if origins else job.retain_after
@@ -63,11 +62,34 @@ def rebuilt_plan(job: ManagedJob, nodes: Sequence[Node], now_seconds: float) -> 
     return job.next_plan(placements=kept, rebuilt=rebuilt, reached=reached)
 
 
+def _rebuilt(
+    job: ManagedJob,
+    kept: dict[SliceId, tuple[Placement, ...]],
+    restores: dict[SliceId, Restore | None],
+    usable: Sequence[Node],
+) -> dict[SliceId, tuple[Placement, ...]]:
+    """New replicas, each where its operator stands ready, if it does anywhere."""
+    seats = {
+        slice_id: tuple(each for each in kept[slice_id] if not each.rung.queues)
+        for slice_id in restores
+    }
+    places = place_again(
+        [each for each in restores if not seats[each]], kept | dict.fromkeys(restores, ()), usable
+    )
+    rebuilt: dict[SliceId, tuple[Placement, ...]] = {}
+    for slice_id, restore in restores.items():
+        ready = sorted(seats[slice_id], key=lambda each: each.rung.rung, reverse=True)
+        name, member = node_of(ready[0]) if ready else places[slice_id]
+        new = Placement(name, job.next_generation, member, restore)
+        rebuilt[slice_id] = (new, *ready[1:])
+    return rebuilt
+
+
 def _staying(
     job: ManagedJob, slice_id: SliceId, group: tuple[Placement, ...]
 ) -> tuple[Placement, ...]:
     """Nobody leaves before all who are to stay are there."""
-    wanted = job.graph.vertex(slice_id.vertex).replicas
+    wanted = job.wanted_replicas(slice_id)
     if sum(not each.leaving for each in group) >= wanted:
         return group
     return tuple(replace(each, leaving=False) for each in group)
@@ -78,11 +100,9 @@ def _broken(job: ManagedJob) -> Iterator[tuple[SliceId, int]]:
     assert job.plan is not None
     for slice_id, group in job.plan.placements.items():
         for each in group:
-            record = each.restore.record if each.restore is not None else None
-            if record is not None and record.name in job.damaged:
-                report = job.report_of(slice_id, each)
-                if report is None:
-                    yield slice_id, each.generation
+            key = slice_id, each.generation
+            if key in job.broken and job.report_of(slice_id, each) is None:
+                yield key
 
 
 def _restores(

@@ -70,9 +70,12 @@ from streammine.engine.stimuli import (
     Run,
     SliceFinished,
     SnapshotDone,
+    Stand,
     Start,
+    StateOffered,
     Stimulus,
     Subscribed,
+    TakeState,
     ToDisk,
     WakeAfter,
     Woken,
@@ -85,6 +88,7 @@ from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
+from streammine.model.schemes import Scheme
 
 
 class SliceMachine(LinkedReplica):
@@ -107,6 +111,7 @@ class SliceMachine(LinkedReplica):
         self.sleeping = False
         self.exhausted = False
         self.leads = True
+        self.rung = Scheme.ACTIVE_REPLICATION
         self.last_epoch = BEGINNING
         self.snapshots = SnapshotChain()
         self.accepted = BEGINNING
@@ -182,6 +187,26 @@ class SliceMachine(LinkedReplica):
         self.leads = stimulus.by_this
         return []
 
+    def _stand(self, stimulus: Stand) -> list[Effect]:
+        before, self.rung = self.rung, stimulus.rung
+        for channel in self.outputs.values():
+            if before.publishes and not self.rung.publishes:
+                channel.hush()
+            elif self.rung.publishes and not before.publishes:
+                channel.speak()
+        return []
+
+    def _state_offered(self, stimulus: StateOffered) -> list[Effect]:
+        epoch = stimulus.restore.epoch
+        stands_by = self.phase is Phase.RUNNING and not self.rung.processes and not self.busy
+        if not stands_by or epoch < self.processed_below or stimulus.restore.record is None:
+            return []
+        receiving = bool(self.inputs) and self.frontier.complete_below <= epoch
+        if receiving or any(channel.lacked(epoch) for channel in self.outputs.values()):
+            return []
+        self.busy = True
+        return [Run((TakeState(stimulus.restore),))]
+
     def _directed(self, stimulus: Directed) -> list[Effect]:
         self.directed = stimulus
         self._prune(stimulus.retain_after)
@@ -242,6 +267,8 @@ class SliceMachine(LinkedReplica):
             insort(self.barriers, header.epoch)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         self.frontier.advance(each.open_epoch for each in self.inputs.values())
+        if not self.rung.processes:
+            return [*effects, *self._credits()]
         return effects + self._settle()
 
     def _is_barrier(self, epoch: int) -> bool:
@@ -257,6 +284,8 @@ class SliceMachine(LinkedReplica):
         result = stimulus.result
         if result.frozen is not None:
             return self._frozen(result.frozen)
+        if result.taken is not None:
+            return self._taken(result.taken)
         if self.is_source:
             return self._read_done(result)
         self._emit(result, INFINITY)
@@ -281,6 +310,20 @@ class SliceMachine(LinkedReplica):
         self.barriers.remove(barrier)
         self._close_outputs(barrier, checkpoint=True)
         return self._settle()
+
+    def _taken(self, taken: RestoredTo) -> list[Effect]:
+        """The state of a complete checkpoint is held: what led up to it is not needed any more."""
+        self.frozen = taken.epoch
+        self.last_epoch = max(self.last_epoch, taken.last_epoch)
+        self.barriers = [each for each in self.barriers if each > taken.epoch]
+        self.waiting.forget(taken.epoch)
+        self.frontier.skip(taken.epoch, taken.due)
+        for channel in self.outputs.values():
+            channel.restart(taken.epoch)
+        if self.is_source:
+            self.processed_below = taken.epoch + 1
+            return [Progressed()]
+        return [*self._settle(), Progressed()]
 
     def _finished(self) -> list[Effect]:
         self.phase = Phase.FINISHED
@@ -352,7 +395,16 @@ class SliceMachine(LinkedReplica):
             return []
         self.processed_below = processed
         self._end(processed)
-        return self._credits()
+        return [*self._credits()]
+
+    def _credit_on(self, _: InputChannel) -> int:
+        """Who only queues what comes takes it all: it waits in memory or on disk."""
+        return max(self.processed_below, self.received_below)
+
+    @property
+    def received_below(self) -> int:
+        """Nobody needs to send an epoch below it once more."""
+        return self.processed_epoch if self.rung.processes else self.frontier.complete_below
 
     @property
     def halted(self) -> bool:
@@ -362,7 +414,7 @@ class SliceMachine(LinkedReplica):
         return self.directed.making == self.frozen
 
     def _schedule(self, effects: list[Effect]) -> None:
-        if self.busy or self.phase is not Phase.RUNNING or self.halted:
+        if self.busy or self.phase is not Phase.RUNNING or self.halted or not self.rung.processes:
             return
         if not self.leads:
             effects += self._pass_barriers()
@@ -434,6 +486,8 @@ _HANDLERS: dict[type, Callable[..., list[Effect]]] = {
     Announced: SliceMachine._announced,
     Rewired: SliceMachine._rewired,
     Led: SliceMachine._led,
+    Stand: SliceMachine._stand,
+    StateOffered: SliceMachine._state_offered,
     Directed: SliceMachine._directed,
     SnapshotDone: SliceMachine._snapshot_done,
     Woken: SliceMachine._woken,

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from streammine.engine.kept import Kept
 from streammine.engine.output_channel import Outgoing
+from streammine.engine.slice_settings import RestoredTo
 from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING
 from streammine.model.frames import FrameHeader
-from streammine.model.snapshots import SnapshotRecord
+from streammine.model.schemes import Scheme
+from streammine.model.snapshots import Restore, SnapshotRecord
 
 # --- work: what the shell runs on a worker thread for one slice -------------------------------
 
@@ -79,7 +81,15 @@ class Freeze:
     carried: tuple[tuple[int, object], ...] = ()
 
 
-Work = Read | Accumulate | Discard | CloseEpoch | Finish | Freeze
+@dataclass(frozen=True, slots=True)
+class TakeState:
+    """Put the state of a snapshot in the place of what is held. What open epochs have accumulated stays, but
+    for those up to the snapshot's."""
+
+    restore: Restore
+
+
+Work = Read | Accumulate | Discard | CloseEpoch | Finish | Freeze | TakeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class WorkResult:
     `outputs` in the order in which they leave. For sources: `open_epoch` (all epochs below are
     complete), `exhausted`, `wake_after_seconds`, and `last_epoch`, the highest that was there. For
     others: `closed` epochs in order, and `due`, the next epoch that the operator wants closed even
-    if it gets no data. `frozen`: what a Freeze handed over.
+    if it gets no data. `frozen`: what a Freeze handed over; `taken`: where a TakeState has led to.
     """
 
     outputs: tuple[Output, ...] = ()
@@ -112,6 +122,7 @@ class WorkResult:
     due: int | None = None
     finished: bool = False
     frozen: FrozenSlice | None = None
+    taken: RestoredTo | None = None
 
 
 # --- stimuli ----------------------------------------------------------------------------------
@@ -185,6 +196,20 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
+class Stand:
+    """How far up the ladder the replica is to stand: on a rung where it takes what is sent, at least."""
+
+    rung: Scheme
+
+
+@dataclass(frozen=True, slots=True)
+class StateOffered:
+    """The slice's snapshot of a complete checkpoint, for a replica that does not process."""
+
+    restore: Restore
+
+
+@dataclass(frozen=True, slots=True)
 class Directed:
     """What the manager wants: see `control.Directive`."""
 
@@ -220,6 +245,8 @@ Stimulus = (
     | Announced
     | Rewired
     | Led
+    | Stand
+    | StateOffered
     | Directed
     | SnapshotDone
     | Woken

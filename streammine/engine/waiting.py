@@ -44,6 +44,11 @@ class WaitingWork:
                 given.append((work, nbytes))
         return given
 
+    def forget(self, epoch: int) -> None:
+        """Nothing of that epoch and of those before it is needed any more."""
+        for each in [each for each in self._epochs if each <= epoch]:
+            self.give(each)
+
     def add(self, work: Accumulate, nbytes: int) -> None:
         self._epochs.setdefault(work.epoch, deque()).append((work, nbytes))
         self.nbytes += nbytes

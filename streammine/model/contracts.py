@@ -15,7 +15,7 @@ Life of an operator's slice
 4. All calls for one slice come one at a time, though from changing threads.
 
 An operator whose accumulators can't `merge` (`Traits.mergeable` is false) is given one accumulator
-for the whole epoch, filled when the epoch is complete.
+for the whole epoch, filled when the epoch is complete. So is one that isn't commutative.
 Operators are pure: no I/O, no clock, no threads, no randomness of their own.
 """
 
@@ -43,6 +43,12 @@ class Discipline(StrEnum):
     MERGE = "merge"
     CONSENSUS = "consensus"
     STRICT = "strict"
+
+    @property
+    def merges_bags(self) -> bool:
+        """An epoch's bags are processed in the order of the channels' numbers, each in its sender's order
+        (Martin 2015, chapter 4). With consensus the replicas agree first on whose bags these are."""
+        return self in (Discipline.MERGE, Discipline.CONSENSUS)
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,8 @@ class StatefulOperator(Protocol):
     """An operator with a slice, keys and state of its own (aggregate, join, reducer, user operator).
 
     `keys[port]` names the columns by which the input is partitioned; () sends everything to slice 0.
-    The output leaves in canonical key order and `output_order` names the columns that order it.
+    The output leaves in canonical key order and `output_order` names the columns that order it (a join's,
+    only where it is built to).
     """
 
     name: str
@@ -213,7 +220,8 @@ class SequentialOperator(Protocol):
     """A stateful operator that takes an epoch's events one after the other, over all ports.
 
     Used for the general `Operator` with per-key state. `run` gets the bag in the order that the
-    discipline promises: (port, batch) segments. Under strict they are in (time, position) order.
+    discipline promises: (port, batch) segments. Under strict they are in (time, position) order, under merge
+    in the order of the channels; how a channel's rows are cut into batches is chance.
     """
 
     name: str

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streammine.model.snapshots import SnapshotRecord
+from streammine.model.snapshots import Restore, SnapshotRecord
 from streammine.model.vocabulary import MOST_ROWS, Payload, Vocabulary
 
 MAXIMUM_MESSAGE_BYTES = 16 << 20
@@ -70,7 +70,8 @@ LinkNews = Credits | Announcements
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """What a replica is doing. `slice` is "vertex/index"; the rest as in `recovery.SliceStanding`."""
+    """What a replica is doing. `slice` is "vertex/index", `rung` that of the ladder where it stands; nobody
+    needs to send it an epoch below `received` once more; the rest as in `recovery.SliceStanding`."""
 
     slice: str
     generation: int
@@ -84,6 +85,19 @@ class SliceReport:
     final_epoch: int
     snapshots: tuple[SnapshotRecord, ...]
     counters: dict[str, float]
+    rung: str
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatReport:
+    """An operator that is deployed and takes no part yet. It holds the state after `epoch`, BEGINNING for
+    none, of `state_bytes`."""
+
+    slice: str
+    generation: int
+    epoch: int
+    state_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,7 @@ class JobReport:
     failed: str | None
     slices: tuple[SliceReport, ...]
     damaged: tuple[DamagedSnapshot, ...]
+    seats: tuple[SeatReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +137,24 @@ class Directive:
     making: int
     retain_after: int
     plan_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateOffer:
+    """A slice's state in a complete checkpoint, for the replica of `generation`, which stands by."""
+
+    slice: str
+    generation: int
+    restore: Restore
+
+
+@dataclass(frozen=True, slots=True)
+class StateOffers:
+    """For replicas of one node. Not to be followed where a newer plan than `plan_version` is known."""
+
+    job: int
+    plan_version: int
+    offers: tuple[StateOffer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +218,15 @@ class DrainRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemeRequest:
+    """A client asks for another fault-tolerance scheme of a slice ("vertex/index") or of all of a vertex."""
+
+    job: int
+    slices: str
+    scheme: str
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorAnswer:
     """A request could not be served."""
 
@@ -198,12 +240,14 @@ ControlMessage = (
     | Announcements
     | Heartbeat
     | Directive
+    | StateOffers
     | StatusRequest
     | StatusAnswer
     | StopRequest
     | SavepointRequest
     | MoveRequest
     | DrainRequest
+    | SchemeRequest
     | ErrorAnswer
 )
 

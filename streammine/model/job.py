@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 from streammine.model.contracts import Discipline
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
+from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings, Restore
 
 
@@ -87,7 +88,8 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 @dataclass(frozen=True)
 class Vertex:
     """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
-    `replicas` where there are as many nodes.
+    `replicas` where there are as many nodes; all but the first stand on the rung of `scheme` at first.
+    `replicable`: there may be several.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
     `Edge.stages`.
@@ -99,6 +101,8 @@ class Vertex:
     discipline: Discipline
     reason: str
     replicas: int = 1
+    scheme: Scheme = Scheme.PASSIVE_REPLICATION
+    replicable: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,9 +112,10 @@ class Edge:
     `stages` are the stateless operators applied, in order, on the sending side. `combined`: the target's
     combiner runs on the sending side and the frames carry partials. `routing`: "partition" (by key),
     "broadcast", or "forward" (slice i sends to slice i modulo the target's slices only). `carries_order`:
-    frames carry the hidden order columns. `dead`: the edge takes the dead rows, not the output. `kind`:
-    where it lies as to a loop (see stamps); "plain" is outside of every loop at both ends, and one from a
-    loop to another is an "exit" of the first.
+    frames carry the hidden order columns. `sequenced`: without them, too, the rows of an epoch come in one
+    sequence on each channel, however they are cut and however often they are made. `dead`: the edge takes the
+    dead rows, not the output. `kind`: where it lies as to a loop (see stamps); "plain" is outside of every
+    loop at both ends, and one from a loop to another is an "exit" of the first.
     """
 
     source: str
@@ -122,6 +127,7 @@ class Edge:
     carries_order: bool
     dead: bool = False
     kind: EdgeKind = "plain"
+    sequenced: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,12 @@ class Channel:
     port: int
 
 
+_INSTEAD: dict[tuple[VertexKind, Scheme], Scheme] = {
+    ("source", Scheme.PASSIVE_STANDBY_HOT): Scheme.PASSIVE_STANDBY_COLD,
+    ("committer", Scheme.ACTIVE_STANDBY): Scheme.PASSIVE_STANDBY_HOT,
+}
+
+
 @dataclass(frozen=True)
 class JobGraph:
     """Vertices in topological order (but for back-edges), and edges; slices and channels follow from
@@ -165,6 +177,17 @@ class JobGraph:
     def loop(self, name: str) -> Loop | None:
         """The loop that a vertex is a member of."""
         return next((loop for loop in self.loops if name in loop.members), None)
+
+    def rung_of(self, name: str, scheme: Scheme) -> Scheme:
+        """The rung on which the further replicas of a vertex's slices stand under a scheme.
+
+        Where it asks for what does not exist there, it is the next that does: a source has no events to
+        queue; whatever a committer processes is published; and a round of a loop is over only when it was
+        processed.
+        """
+        if scheme is Scheme.PASSIVE_STANDBY_HOT and self.loop(name) is not None:
+            return Scheme.ACTIVE_STANDBY
+        return _INSTEAD.get((self.vertex(name).kind, scheme), scheme)
 
     def kind_at(self, name: str, edge: Edge) -> EdgeKind:
         """What an edge is to a vertex at one of its ends; "plain" for a vertex outside of loops."""
@@ -230,7 +253,9 @@ class Placement:
 
     `member` is the node's sequence number among all that ever joined, so that a node that comes back under
     its old name is not taken for the one that was lost. `restore`: what the replica is built from, None for
-    nothing. `leaving`: it goes as soon as the newest replica of its slice has caught up with it.
+    nothing. `leaving`: it goes as soon as the newest replica of its slice has caught up with it. `rung`: how
+    far up the ladder it stands. What has published does not step back: one that is to stand lower is another
+    generation.
     """
 
     node: str
@@ -238,6 +263,7 @@ class Placement:
     member: int = 0
     restore: Restore | None = None
     leaving: bool = False
+    rung: Scheme = Scheme.ACTIVE_REPLICATION
 
 
 @dataclass(frozen=True)
@@ -250,7 +276,8 @@ class Plan:
     many plans in a row made up for losses while the job got no further than the epoch `reached`.
     `began_at`: where the phase is "run", when the pace of its sources began, in seconds of the system clock
     of the node that was manager then. All nodes take it from here, whenever they come: where their clocks
-    differ from each other, their slices' rows come apart by as much, and nothing else changes.
+    differ from each other, their slices' rows come apart by as much, and nothing else changes. `schemes`:
+    those that were changed at run time. `crowded`: nodes on which replicas behind others do not process.
     """
 
     job: int
@@ -262,6 +289,8 @@ class Plan:
     rebuilt: int = 0
     reached: int = BEGINNING
     began_at: float = 0.0
+    schemes: dict[SliceId, Scheme] = field(default_factory=dict)
+    crowded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

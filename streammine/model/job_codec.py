@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from streammine.model.errors import ProtocolError
 from streammine.model.ids import SliceId
 from streammine.model.job import JobOutcome, JobSpec, Placement, Plan
+from streammine.model.schemes import Scheme
 
 _T = TypeVar("_T")
 
@@ -80,6 +81,8 @@ class _PlanDocument:
     rebuilt: int
     reached: int
     began_at: float
+    schemes: dict[str, Scheme]
+    crowded: tuple[str, ...]
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -97,6 +100,8 @@ def encode_plan(plan: Plan) -> bytes:
         plan.rebuilt,
         plan.reached,
         plan.began_at,
+        {str(slice_id): scheme for slice_id, scheme in plan.schemes.items()},
+        plan.crowded,
     )
     return _PLAN.dump_json(document)
 
@@ -106,6 +111,7 @@ def decode_plan(data: bytes) -> Plan:
     found = _decoded(_PLAN, data, "plan")
     try:
         placements = {SliceId.parse(name): group for name, group in found.placements.items()}
+        schemes = {SliceId.parse(name): scheme for name, scheme in found.schemes.items()}
     except ValueError as error:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
     return Plan(
@@ -118,6 +124,8 @@ def decode_plan(data: bytes) -> Plan:
         found.rebuilt,
         found.reached,
         found.began_at,
+        schemes,
+        found.crowded,
     )
 
 

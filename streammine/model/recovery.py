@@ -120,15 +120,16 @@ class CheckpointCoordinator(Protocol):
 class LineStanding:
     """A slice as the recovery line sees it.
 
-    `alive` with `lacks_from`: it may still ask for epochs from there on; `retained_after`: it can send
-    every epoch above that one again. `snapshots`: epochs that it can be restored to; the beginning is
-    always one.
+    `alive` with `lacks_from`: it may still ask for epochs from there on; `retained_after`: any replica of it
+    can send every epoch above that one again, and some replica every epoch above `held_after`. `snapshots`:
+    epochs that it can be restored to; the beginning is always one.
     """
 
     alive: bool
     lacks_from: int = BEGINNING
     retained_after: int = BEGINNING
     snapshots: tuple[int, ...] = ()
+    held_after: int = BEGINNING
 
 
 class RecoveryLine(Protocol):

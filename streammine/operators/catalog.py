@@ -42,6 +42,7 @@ def build_operator(
     *,
     combined: bool = False,
     ordered: bool = False,
+    carries_order: bool = False,
     base: str | Path = ".",
     loader: Loader | None = None,
     orders: Sequence[Sequence[pa.Field]] = (),
@@ -50,8 +51,9 @@ def build_operator(
 
     One object serves one slice, or one sending slice and edge where it combines or is fused.
     `combined`: the accumulators get partials instead of rows. `ordered`: a consumer downstream
-    needs the rows of an epoch in canonical order. `base` and `loader` are where user code comes
-    from; `orders` are the fields that order the rows of each port, for a user's Operator. Raises
+    needs the rows of an epoch in canonical order; `carries_order`: and the columns that order them. `base`
+    and `loader` are where user code comes from; `orders` are the fields that order the rows of each port,
+    for a user's Operator. Raises
     TopologyError, or UserCodeError for user code that can't be had.
     """
     assert len(inputs) == len(settings.input_names), (name, len(inputs), settings.input_names)
@@ -79,7 +81,7 @@ def build_operator(
             settings.key_columns,
             orders,
             dead_letter=settings.on_error == "dead_letter",
-            carries_order=ordered,
+            carries_order=carries_order,
         )
     window = TumblingWindow(_window_epochs(name, settings, epoch))
     if isinstance(settings, AggregateOperator):

@@ -19,6 +19,7 @@ from streammine.operators.rows import (
     OutputTooLargeError,
     RowWriter,
     declared_schema,
+    joined,
     materialized,
 )
 from streammine.operators.user_errors import Failures
@@ -138,7 +139,7 @@ class UserReducer:
         (accumulator,) = accumulators
         last = self._window.last_epoch(epoch.epoch)
         if isinstance(accumulator, BatchBag):
-            self._windows.add_batches(last, accumulator.batches)
+            self._windows.add_batches(last, self._to_fold(accumulator.batches))
         else:
             assert isinstance(accumulator, Folding), accumulator
             self._windows.add(last, accumulator)
@@ -146,6 +147,10 @@ class UserReducer:
         for over, folding in self._windows.take_closed(epoch.epoch):
             output += self._finished(over, epoch, folding)
         return output
+
+    def _to_fold(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """The epoch's events; whole, where code that is given batches could see how they are cut."""
+        return [joined(batches, batches[0].schema)] if self._plan.by_batch and batches else batches
 
     @property
     def due_epoch(self) -> int | None:

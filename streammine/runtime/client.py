@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -21,8 +21,10 @@ from streammine.model.coordination import (
     MembersChanged,
 )
 from streammine.model.errors import ClusterError
-from streammine.model.job import JobOutcome, JobSpec
+from streammine.model.ids import SliceId
+from streammine.model.job import JobOutcome, JobSpec, Placement
 from streammine.model.job_codec import decode_outcome, decode_plan, decode_spec, encode_spec
+from streammine.model.schemes import Scheme
 from streammine.runtime.cluster import ClusterAddress
 from streammine.runtime.control_client import ControlClient
 from streammine.runtime.coordinator import Coordinator
@@ -167,25 +169,50 @@ class Client:
         return self._end_of(job, "asked for a savepoint", timeout_seconds)
 
     def move(self, job: int, slice_name: str, node: str, mode: str, timeout_seconds: float) -> None:
-        """Have the manager move a slice ("vertex/index"), and wait until it runs there and one place less;
-        of several replicas it is the one that leads that moves.
+        """Have the manager move a slice ("vertex/index"), and wait until it runs there and one place less.
+        Of several replicas it is the one that leads that moves.
 
         Raises ClusterError when that can't be, the job ends, or it takes too long.
         """
         self._require_running(job)
-        before = self.nodes_of(job).get(slice_name, set())
         self._ask(control.MoveRequest(job, slice_name, node, mode))
-
-        def moved() -> bool:
-            now = self.nodes_of(job).get(slice_name, set())
-            return node in now and not before <= now
-
         self.wait_for(
-            moved,
-            f"{slice_name} has not moved to {node}",
+            lambda: self._has_moved(job, slice_name, node),
+            f"{slice_name} does not run on {node} yet, or not there alone",
             timeout_seconds,
             job,
         )
+
+    def _has_moved(self, job: int, slice_name: str, node: str) -> bool:
+        group = self.placements(job).get(SliceId.parse(slice_name), ())
+        return node in {each.node for each in group} and not any(each.leaving for each in group)
+
+    def change_scheme(
+        self,
+        job: int,
+        slices: Sequence[SliceId],
+        named: str,
+        scheme: Scheme,
+        timeout_seconds: float,
+    ) -> None:
+        """Have the manager give slices another fault-tolerance scheme, and wait until all their replicas
+        stand where it wants them. `named`: what the slices are called together.
+
+        Raises ClusterError when that can't be, the job ends, or it takes too long.
+        """
+        self._require_running(job)
+        graph = next(each.spec.graph for each in self.jobs() if each.number == job)
+        self._ask(control.SchemeRequest(job, named, scheme.value))
+
+        def there() -> bool:
+            groups = self.placements(job)
+            return all(
+                _stand_on(groups.get(each, ()), graph.rung_of(each.vertex, scheme))
+                for each in slices
+            )
+
+        otherwise = f"not all replicas of {named} are where {scheme} wants them"
+        self.wait_for(there, otherwise, timeout_seconds, job)
 
     def drain(self, node: str, timeout_seconds: float) -> None:
         """Have the manager move all slices away from a node, and wait until it has none.
@@ -207,13 +234,15 @@ class Client:
         numbers = [listing.number for listing in self._service.jobs() if not listing.ended]
         found = {}
         for number in numbers if job is None else [job]:
-            published = self._service.read_plan(number)
-            if published is None:
-                continue
             prefix = f"{number}/" if job is None else ""
-            for slice_id, replicas in decode_plan(published.blob).placements.items():
+            for slice_id, replicas in self.placements(number).items():
                 found[f"{prefix}{slice_id}"] = {replica.node for replica in replicas}
         return found
+
+    def placements(self, job: int) -> dict[SliceId, tuple[Placement, ...]]:
+        """The replicas of each slice, by the newest plan; {} while there is none."""
+        published = self._service.read_plan(job)
+        return {} if published is None else decode_plan(published.blob).placements
 
     def wait_for(
         self,
@@ -295,3 +324,10 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _stand_on(group: Sequence[Placement], rung: Scheme) -> bool:
+    further = group[1:]
+    if not rung.deploys:
+        return not further
+    return bool(further) and all(each.rung is rung for each in further)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment
-from streammine.engine.node_stimuli import NewReplica
-from streammine.engine.processor import Processor, SourceProcessor
+from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment, Seats
+from streammine.engine.node_stimuli import NewReplica, Seated, Sit
+from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
+from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import CloseEpoch, Finish, Work, WorkResult
 from streammine.model.contracts import BatchSpill, Position, SourceReader, Store
 from streammine.model.control import DamagedSnapshot
@@ -96,6 +97,7 @@ class HostedJob:
     slices: dict[tuple[SliceId, int], HostedSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
+    seats: Seats = field(default_factory=Seats)
     _began: float = 0.0
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at_work: int = 0
@@ -144,7 +146,8 @@ class HostedJob:
     def _build(
         self, compiled: CompiledJob, replica: NewReplica, environment: Environment
     ) -> SliceMachine:
-        built = compiled.slice(self.number, replica, environment)
+        seat = self.seats.give(replica.slice)
+        built = compiled.slice(self.number, replica, environment, seat)
         built.prepare()
         names = [vertex.name for vertex in self.spec.graph.vertices]
         rank = -names.index(replica.slice.vertex)
@@ -157,6 +160,13 @@ class HostedJob:
                 edge = self.spec.graph.edges[channel.edge]
                 self.schemas[channel.number] = compiled.edge_schema(edge)
         return built.machine
+
+    def sit(self, wish: Sit) -> Seated:
+        """Have an operator ready. Raises like `deploy`."""
+        with self._working():
+            if self.compiled is None:
+                self.compiled = self._compile()
+            return self.seats.sit(self.compiled, wish, self._environment())
 
     def withdraw(self, slice_id: SliceId, generation: int) -> None:
         """Forget a replica."""
@@ -290,3 +300,4 @@ class HostedJob:
             slices = list(self.slices.values())
         for hosted in slices:
             hosted.close()
+        self.seats.close()

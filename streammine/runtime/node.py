@@ -15,14 +15,12 @@ import logging
 import queue
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 
 from streammine.assembly import POLICIES
@@ -42,15 +40,15 @@ from streammine.model.coordination import (
     MembersChanged,
     PlanPublished,
 )
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import (
     ClusterError,
     ProtocolError,
     ReplacedError,
+    SnapshotDamagedError,
     StalePlanError,
-    StreammineError,
 )
 from streammine.model.frames import FrameHeader
-from streammine.model.ids import SliceId
 from streammine.model.job import JobOutcome
 from streammine.model.job_codec import (
     decode_plan,
@@ -58,19 +56,18 @@ from streammine.model.job_codec import (
     encode_outcome,
     encode_plan,
 )
+from streammine.runtime.failures import failure_text
 from streammine.runtime.hosting import HostedJob
+from streammine.runtime.measured import MeasuredProcess, counters_of
 from streammine.runtime.outbox import Outbox
 from streammine.runtime.recovery import SnapshotKeeper
 from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
-from streammine.runtime.workers import Workers
+from streammine.runtime.workers import Turn, Workers
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 0.25
 LONGEST_WAIT_MILLISECONDS = 1000
-LONGEST_FAILURE = 16_384
-"""Characters of an error's text that are told to others."""
-
 COORDINATION_ATTEMPTS = 20
 """A plan or outcome that can't be written now is tried again while the session may still come back."""
 
@@ -85,14 +82,6 @@ class NodeSettings:
     folder: Path
     threads: int = 1
     verify: Callable[[bytes, bytes], bool] | None = None
-
-
-def printable(text: str) -> str:
-    """An error's text as it may travel: of bounded length, and nothing in it that UTF-8 can't say."""
-    if len(text) > LONGEST_FAILURE:
-        half = LONGEST_FAILURE // 2
-        text = f"{text[:half]} … {text[-half:]}"
-    return text.encode(errors="backslashreplace").decode()
 
 
 class Node:
@@ -121,9 +110,11 @@ class Node:
         self._next_heartbeat = 0.0
         self._stopped = threading.Event()
         self._members: dict[str, Member] = {}
-        self._process = psutil.Process()
+        self._measured = MeasuredProcess()
         self._perform: dict[type, Callable[..., None]] = {
             machine.Deploy: self._deploy,
+            machine.Sit: self._sit,
+            machine.Unseat: self._unseat,
             machine.Withdraw: self._withdraw,
             machine.WriteSnapshot: self._write_snapshot,
             machine.MoveToDisk: self._move_to_disk,
@@ -194,7 +185,9 @@ class Node:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             with self._lock:
                 # read under the lock, or older counters could replace a finished slice's last ones
-                self._apply(machine.HeartbeatDue(now, time.time(), self._load(), self._counters()))
+                load = self._measured.load(self.workers)
+                counters = counters_of(self.jobs)
+                self._apply(machine.HeartbeatDue(now, time.time(), load, counters))
         self._empty_outbox()
 
     def _wait_milliseconds(self) -> int:
@@ -260,7 +253,12 @@ class Node:
             case control.StopRequest():
                 self._handle(machine.ControlReceived(self.settings.name, message))
                 return control.StatusAnswer({})
-            case control.SavepointRequest() | control.MoveRequest() | control.DrainRequest():
+            case (
+                control.SavepointRequest()
+                | control.MoveRequest()
+                | control.DrainRequest()
+                | control.SchemeRequest()
+            ):
                 with self._lock:
                     refusal = self.machine.refusal(message)
                     if refusal is None:
@@ -339,11 +337,31 @@ class Node:
                 )
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
-                failure = self._failure(error)
+                failure = failure_text(self.settings.name, error)
                 done = machine.Deployed(effect.job, effect.version, (), failure)
             self._post(lambda: done)
 
         self.deployers.submit(0, task)
+
+    def _sit(self, effect: machine.Sit) -> None:
+        job = self.jobs[effect.job]
+
+        def task() -> None:
+            try:
+                done = job.sit(effect)
+            except BaseException as error:
+                # user code can raise anything, SystemExit too; the worker thread must live on
+                replica = (effect.job, effect.slice, effect.generation)
+                done = machine.Seated(
+                    *replica, BEGINNING, 0, failure_text(self.settings.name, error)
+                )
+            self._post(lambda: done)
+
+        self.deployers.submit(0, task)
+
+    def _unseat(self, effect: machine.Unseat) -> None:
+        job = self.jobs[effect.job]
+        self.deployers.submit(0, lambda: job.seats.leave(effect.slice))
 
     def _withdraw(self, effect: machine.Withdraw) -> None:
         job = self.jobs[effect.job]
@@ -366,14 +384,18 @@ class Node:
             except ReplacedError as error:
                 logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)
                 self._handle(machine.WorkFinished(*replica, None, str(error), replaced=True))
+            except SnapshotDamagedError as error:
+                spoiled = machine.spoiled(effect, str(error))
+                self._handle(machine.WorkFinished(*replica, None, damaged=spoiled))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on
-                failure = self._failure(error)
+                failure = failure_text(self.settings.name, error)
                 self._handle(machine.WorkFinished(*replica, None, failure))
             if self._outbox and not self._outbox.urgent and not len(self.workers):
                 self.transport.wake()
 
-        self.workers.submit(hosted.rank, task, patient=effect.catches_up)
+        turn = Turn.PATIENT if effect.catches_up else Turn.SOON
+        self.workers.submit(hosted.rank, task, Turn.SPARE if effect.spare else turn)
 
     # --- effects: snapshots ---------------------------------------------------------------------
 
@@ -407,22 +429,11 @@ class Node:
                 done = task()
             except BaseException as error:
                 # what a user's state does while it is written, too
-                done = machine.JobBroken(job, self._failure(error))
+                done = machine.JobBroken(job, failure_text(self.settings.name, error))
             if done is not None:
                 self._handle(done)
 
         self.writers.submit(0, write)
-
-    def _failure(self, error: BaseException) -> str:
-        """An error's text for the user; our own bugs come with their traceback."""
-        if isinstance(error, StreammineError):
-            return printable(str(error))
-        if not isinstance(error, Exception):
-            where = "".join(traceback.format_tb(error.__traceback__)[-3:])
-            text = f"user code tried to end its process ({error!r}); let it raise an error\n{where}"
-            return printable(text)
-        where = "".join(traceback.format_exception(error))
-        return printable(f"internal error on node {self.settings.name}: {error!r}\n{where}")
 
     def _transmit(self, effect: machine.TransmitFrame | machine.TransmitControl) -> None:
         was_urgent = self._outbox.urgent
@@ -489,22 +500,3 @@ class Node:
                 self._handle(refused)
 
         self.callers.submit(0, task)
-
-    # --- what the shell measures ----------------------------------------------------------------
-
-    def _load(self) -> dict[str, float]:
-        memory = self._process.memory_info()
-        times = self._process.cpu_times()
-        return {
-            "cpu_seconds": times.user + times.system,
-            "memory_bytes": float(memory.rss),
-            "queued_tasks": float(len(self.workers)),
-            "clock": time.time(),
-        }
-
-    def _counters(self) -> dict[tuple[int, SliceId], dict[str, float]]:
-        return {
-            (number, slice_id): hosted.counters()
-            for number, job in self.jobs.items()
-            for (slice_id, _), hosted in sorted(job.slices.copy().items(), key=lambda each: each[0])
-        }

@@ -3,7 +3,9 @@
 Work nearer to the sinks goes first, because it frees what upstream waits for. Nobody waits for a replica
 that does again what another one has done already, while it catches up; its work is *patient* and lets other
 work pass. For what passes it gets half as much time in the end, so a node which is always busy catches up as
-well.
+well. *Spare* work, that of replicas which only stand behind others, begins when there is nothing else to do:
+those who lead must not notice them. How long it waits, and how much time is left, tells whether there is room
+for it at all.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
 
@@ -22,10 +25,28 @@ PATIENCE = 2.0
 """How much longer than patient work other work may take while that waits."""
 
 
+class Turn(Enum):
+    """When a task gets its turn among those of its rank and of others."""
+
+    SOON = "soon"
+    PATIENT = "patient"
+    SPARE = "spare"
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """`spare_wait_seconds`: how long the oldest spare task has waited by now. `idle_seconds`: what all
+    threads together have been idle so far."""
+
+    spare_wait_seconds: float
+    idle_seconds: float
+
+
 @dataclass(order=True)
 class _Task:
     rank: int
     number: int
+    since: float = field(compare=False)
     run: Callable[[], None] = field(compare=False)
 
 
@@ -37,9 +58,12 @@ class Workers:
 
     def __init__(self, threads: int, name: str) -> None:
         assert threads > 0
-        self._urgent: list[_Task] = []
-        self._patient: list[_Task] = []
+        self.threads = threads
+        self._waiting: dict[Turn, list[_Task]] = {turn: [] for turn in Turn}
         self._patience_seconds = 0.0
+        self._idle = 0
+        self._idle_seconds = 0.0
+        self._idle_since = time.perf_counter()
         self._closed = False
         self._changed = threading.Condition()
         self._numbers = count()
@@ -50,22 +74,35 @@ class Workers:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, rank: int, run: Callable[[], None], *, patient: bool = False) -> None:
-        """Run soon on some thread; lower ranks first, then in the order of submission."""
-        task = _Task(rank, next(self._numbers), run)
+    def submit(self, rank: int, run: Callable[[], None], turn: Turn = Turn.SOON) -> None:
+        """Run on some thread; of one turn lower ranks first, then in the order of submission."""
+        task = _Task(rank, next(self._numbers), time.perf_counter(), run)
         with self._changed:
-            heappush(self._patient if patient else self._urgent, task)
+            heappush(self._waiting[turn], task)
             self._changed.notify()
 
     def __len__(self) -> int:
-        return len(self._urgent) + len(self._patient)
+        return sum(map(len, self._waiting.values()))
+
+    @property
+    def resting(self) -> bool:
+        """Every thread is idle."""
+        return self._idle == self.threads
+
+    def pressure(self) -> Pressure:
+        """How things stand now."""
+        with self._changed:
+            self._note_idle(0)
+            since = min((task.since for task in self._waiting[Turn.SPARE]), default=None)
+            waited = 0.0 if since is None else time.perf_counter() - since
+            return Pressure(waited, self._idle_seconds)
 
     def close(self, timeout_seconds: float = 10.0) -> None:
         """Let the running tasks end and forget the waiting ones."""
         with self._changed:
             self._closed = True
-            self._urgent.clear()
-            self._patient.clear()
+            for waiting in self._waiting.values():
+                waiting.clear()
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(timeout_seconds)
@@ -73,19 +110,34 @@ class Workers:
     def _next(self) -> tuple[_Task, bool] | None:
         """Wait for what is to be run next, and whether it is patient; None once the workers are closed."""
         with self._changed:
-            while not self._closed and not self._urgent and not self._patient:
+            self._note_idle(1)
+            while not self._closed and not len(self):
                 self._changed.wait()
+            self._note_idle(-1)
             if self._closed:
                 return None
-            patient = bool(self._patient) and (not self._urgent or self._patience_seconds < 0)
-            return heappop(self._patient if patient else self._urgent), patient
+            turn = self._turn()
+            return heappop(self._waiting[turn]), turn is Turn.PATIENT
+
+    def _turn(self) -> Turn:
+        soon, patient = self._waiting[Turn.SOON], self._waiting[Turn.PATIENT]
+        if patient and (not soon or self._patience_seconds < 0):
+            return Turn.PATIENT
+        return Turn.SOON if soon else Turn.SPARE
+
+    def _note_idle(self, more: int) -> None:
+        """So many threads more are idle from now on."""
+        now = time.perf_counter()
+        self._idle_seconds += self._idle * (now - self._idle_since)
+        self._idle_since = now
+        self._idle += more
 
     def _done(self, seconds: float, patient: bool) -> None:
         """Note how long other work may pass patient work from now on."""
         with self._changed:
             if patient:
                 self._patience_seconds = PATIENCE * seconds
-            elif self._patient:
+            elif self._waiting[Turn.PATIENT]:
                 self._patience_seconds -= seconds
 
     def _work(self) -> None:

@@ -18,12 +18,11 @@ from streammine.engine.stimuli import (
 )
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
-from streammine.simulation.contents import BagContents, content_of
+from streammine.simulation.contents import BagContents
 
 Replica = tuple[SliceId, int]
 """A slice and the generation of one of its replicas."""
 
-_MASK = (1 << 64) - 1
 Contents = dict[int, dict[int, int]]
 """By channel and epoch."""
 
@@ -82,7 +81,7 @@ class ReplicaBook:
         for item in work:
             match item:
                 case Accumulate(channel, _, epoch, _, body):
-                    self._accumulates(channel, epoch, body)
+                    self._accumulates(channel, epoch, body, contents)
                 case Discard(channel, epoch):
                     self.taken.get(channel, {}).pop(epoch, None)
                 case CloseEpoch(epoch):
@@ -94,12 +93,12 @@ class ReplicaBook:
                 case _:
                     continue
 
-    def _accumulates(self, channel: int, epoch: int, body: object) -> None:
+    def _accumulates(self, channel: int, epoch: int, body: object, contents: BagContents) -> None:
         assert epoch > self.closed_up_to, f"{self.name}: data of epoch {epoch}, which is closed"
         batch = loaded(body)
         assert batch is not None
         taken = self.taken.setdefault(channel, {})
-        taken[epoch] = (taken.get(epoch, 0) + content_of(batch)) & _MASK
+        taken[epoch] = contents.more(channel, taken.get(epoch, 0), batch)
 
     def _closes(self, epoch: int, contents: BagContents) -> None:
         """All channels have ended the epoch, and everything sent in it was accumulated."""
@@ -137,7 +136,10 @@ class ReplicaBook:
             batch = loaded(output.body)
             assert batch is not None
             made = self.made.setdefault(output.channel, {})
-            made[output.epoch] = (made.get(output.epoch, 0) + content_of(batch)) & _MASK
+            before = made.get(output.epoch, 0)
+            made[output.epoch] = contents.more(output.channel, before, batch)
+        if result.taken is not None:
+            self._takes_state(result.taken.epoch)
         for epoch in result.closed:
             assert epoch > self.closed_up_to, (
                 f"{self.name}: epoch {epoch} was closed after {self.closed_up_to}"
@@ -145,6 +147,13 @@ class ReplicaBook:
             self.closed_up_to = epoch
         self.finished = self.finished or result.finished
         self._complete(result, contents)
+
+    def _takes_state(self, epoch: int) -> None:
+        assert epoch >= self.closed_up_to, f"{self.name} went back to {epoch}"
+        self.closed_up_to = self.frozen_up_to = self.restored_after = epoch
+        for held in (*self.taken.values(), *self.made.values()):
+            for each in [each for each in held if each <= epoch]:
+                del held[each]
 
     def _complete(self, result: WorkResult, contents: BagContents) -> None:
         """The bags that nothing can be added to any more."""

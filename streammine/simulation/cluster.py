@@ -9,6 +9,7 @@ from streammine.model import control
 from streammine.model.coordination import Member
 from streammine.model.job import JobSpec
 from streammine.model.job_codec import encode_spec
+from streammine.model.schemes import Scheme
 from streammine.simulation.node import VirtualNode
 from streammine.simulation.world import World
 
@@ -125,6 +126,20 @@ class Cluster:
                 manager.ask(wish)
                 return True
         return False
+
+    def ask_scheme(self, slice_choice: int, scheme_choice: int) -> bool:
+        """Ask the manager for another scheme of a slice, or of all of a vertex. False when it won't, or can't
+        be asked."""
+        manager = self._manager()
+        slices = self._spec.graph.slices
+        chosen = slices[slice_choice % len(slices)]
+        named = str(chosen) if scheme_choice % 2 else chosen.vertex
+        scheme = tuple(Scheme)[scheme_choice // 2 % len(Scheme)]
+        wish = control.SchemeRequest(1, named, scheme.value)
+        if manager is None or manager.machine.refusal(wish) is not None:
+            return False
+        manager.ask(wish)
+        return True
 
     def ask_drain(self, node: VirtualNode) -> bool:
         """Ask the manager to move everything away from a node. False when it won't, or can't be asked."""

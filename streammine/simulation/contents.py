@@ -1,8 +1,11 @@
-"""What a bag holds, as a number that is the same for every order and cut of its rows."""
+"""What a bag holds, as a number that is the same for every order and cut of its rows.
+
+Where the consumer depends on their sequence, it is the same for every cut only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import pyarrow as pa
 import xxhash
@@ -10,6 +13,7 @@ import xxhash
 from streammine.operators.sinks import FILE_RECORD
 
 _FILE_COLUMNS = ("slice", "epochs", "rows")
+_FACTOR = 0x9E3779B97F4A7C15
 MASK = (1 << 64) - 1
 
 
@@ -20,19 +24,38 @@ def content_of(batch: pa.RecordBatch) -> int:
     """
     if batch.schema.equals(FILE_RECORD):
         batch = batch.select(_FILE_COLUMNS)
+    return sum(_row_hashes(batch)) & MASK
+
+
+def sequence_of(batch: pa.RecordBatch, before: int = 0) -> int:
+    """The same for the rows in their order, behind those that came to `before`."""
+    for row in _row_hashes(batch):
+        before = (before * _FACTOR + row + 1) & MASK
+    return before
+
+
+def _row_hashes(batch: pa.RecordBatch) -> Iterable[int]:
     columns = [column.to_pylist() for column in batch.columns]
     rows = map(str.encode, map(repr, zip(*columns, strict=True)))
-    return sum(map(xxhash.xxh3_64_intdigest, rows)) & MASK
+    return map(xxhash.xxh3_64_intdigest, rows)
 
 
 class BagContents:
     """The content of every (channel, epoch), as the first replica made it.
 
-    Every other replica of the sender must make the same, and every replica of the receiver must take it.
+    Every other replica of the sender must make the same, and every replica of the receiver must take it; on
+    the channels `sequenced` in the same order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sequenced: Container[int] = ()) -> None:
+        self._sequenced = sequenced
         self._made: dict[int, dict[int, tuple[int, str]]] = {}
+
+    def more(self, channel: int, content: int, batch: pa.RecordBatch) -> int:
+        """The content of a bag, which is `content` so far, with the rows of a batch behind the others."""
+        if channel in self._sequenced:
+            return sequence_of(batch, content)
+        return (content + content_of(batch)) & MASK
 
     def made(self, channel: int, epoch: int, content: int, maker: str) -> None:
         """A replica has made all of a bag that holds rows."""

@@ -43,6 +43,8 @@ class FaultKind(StrEnum):
     """For `seconds` everything that a node sends takes `amount` times as long."""
     SLOW = "slow"
     """For `seconds` a node's work takes `amount` times as long."""
+    CROWDED = "crowded"
+    """For `seconds` a node says that it has no time left for replicas that stand behind others."""
     DISK_FAILED = "disk-failed"
     """For `seconds` a node can't write to the snapshot store."""
     DISK_SLOW = "disk-slow"
@@ -58,12 +60,21 @@ class FaultKind(StrEnum):
     """A user asks for a slice to be moved to another node."""
     DRAIN = "drain"
     """A user asks for all slices to be moved away from a node."""
+    SCHEME = "scheme"
+    """A user asks for another fault-tolerance scheme, of a slice or of all of a vertex."""
 
 
 GROUPS: dict[str, tuple[FaultKind, ...]] = {
     "all": tuple(FaultKind),
     "none": (),
-    "node": (FaultKind.CRASH, FaultKind.MANAGER, FaultKind.PAUSE, FaultKind.SLOW, FaultKind.JOIN),
+    "node": (
+        FaultKind.CRASH,
+        FaultKind.MANAGER,
+        FaultKind.PAUSE,
+        FaultKind.SLOW,
+        FaultKind.CROWDED,
+        FaultKind.JOIN,
+    ),
     "session": (FaultKind.EXPIRE, FaultKind.SUSPEND, FaultKind.COORDINATOR),
     "network": (
         FaultKind.SPLIT,
@@ -79,7 +90,7 @@ GROUPS: dict[str, tuple[FaultKind, ...]] = {
         FaultKind.DISK_TORN,
         FaultKind.CORRUPT,
     ),
-    "user": (FaultKind.MOVE, FaultKind.DRAIN),
+    "user": (FaultKind.MOVE, FaultKind.DRAIN, FaultKind.SCHEME),
 }
 """Names for several kinds at once."""
 

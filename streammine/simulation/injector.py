@@ -52,6 +52,7 @@ class FaultInjector:
             FaultKind.DUPLICATES: self._double,
             FaultKind.DELAY: self._delay,
             FaultKind.SLOW: self._slow,
+            FaultKind.CROWDED: self._crowd,
             FaultKind.DISK_FAILED: self._fail_disk,
             FaultKind.DISK_SLOW: self._slow_disk,
             FaultKind.DISK_TORN: self._tear,
@@ -59,6 +60,7 @@ class FaultInjector:
             FaultKind.JOIN: self._join,
             FaultKind.MOVE: self._move,
             FaultKind.DRAIN: self._drain,
+            FaultKind.SCHEME: self._change_scheme,
         }
 
     def advance(self, closes: int) -> None:
@@ -165,6 +167,19 @@ class FaultInjector:
         def undo() -> None:
             node.slowness /= fault.amount
             if node.tasks > before:
+                self._took_effect(number, fault.kind)
+
+        self._until_over(number, fault, undo)
+
+    def _crowd(self, number: int, fault: Fault) -> None:
+        node = self._target(fault)
+        if node is None:
+            return
+        node.crowded += 1
+
+        def undo() -> None:
+            node.crowded -= 1
+            if self._world.monitor.seen_crowded(node.name):
                 self._took_effect(number, fault.kind)
 
         self._until_over(number, fault, undo)
@@ -340,6 +355,10 @@ class FaultInjector:
 
     def _move(self, number: int, fault: Fault) -> None:
         if self._cluster.ask_move(fault.node, fault.other):
+            self._took_effect(number, fault.kind)
+
+    def _change_scheme(self, number: int, fault: Fault) -> None:
+        if self._cluster.ask_scheme(fault.node, fault.other):
             self._took_effect(number, fault.kind)
 
     def _drain(self, number: int, fault: Fault) -> None:

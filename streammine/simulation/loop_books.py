@@ -50,9 +50,9 @@ class LoopBook(ReplicaBook):
         """A head decides that the loop is over; the others' ends say so afterwards, to nobody."""
         return self._loop.kinds[channel] != "back"
 
-    def _accumulates(self, channel: int, epoch: int, body: object) -> None:
+    def _accumulates(self, channel: int, epoch: int, body: object, contents: BagContents) -> None:
         number = channel if channel >= 0 else ~channel
-        super()._accumulates(number, epoch, body)
+        super()._accumulates(number, epoch, body, contents)
 
     def _closes(self, epoch: int, contents: BagContents) -> None:
         """Every row made for the stamps up to this one is taken, each once, what was carried where it

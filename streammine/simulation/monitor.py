@@ -41,7 +41,9 @@ class Monitor:
 
     def __init__(self, spec: JobSpec, settings: SimulationSettings) -> None:
         self.books: dict[Replica, ReplicaBook] = {}
-        self.contents = BagContents()
+        self.contents = BagContents(
+            {each.number for each in spec.graph.channels if spec.graph.edges[each.edge].sequenced}
+        )
         self.checkpoints: list[int] = []
         self.manifests = ManifestBook()
         self.plans: list[Plan] = []
@@ -188,7 +190,7 @@ class Monitor:
         self.plans.append(plan)
         assert plan.placements.keys() == set(self._spec.graph.slices), "the plan forgets a slice"
         for slice_id, group in plan.placements.items():
-            most = self._spec.graph.vertex(slice_id.vertex).replicas + any(
+            most = max(2, self._spec.graph.vertex(slice_id.vertex).replicas) + any(
                 each.leaving for each in group
             )
             assert 1 <= len(group) <= most, f"plan {plan.version}: {len(group)} of {slice_id}"
@@ -209,6 +211,10 @@ class Monitor:
                     f"after {highest}"
                 )
                 used[placement.generation] = where
+
+    def seen_crowded(self, node: str) -> bool:
+        """The newest plan leaves no time of the node's to replicas behind others."""
+        return bool(self.plans) and node in self.plans[-1].crowded
 
     def checkpoint_written(self, epoch: int) -> None:
         """The manifest of a complete checkpoint is in the store."""

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
 
 from streammine.assembly import (
     POLICIES,
-    BuiltSlice,
-    CompiledJob,
     collect,
     write_snapshot,
 )
 from streammine.engine import node_stimuli as machine
+from streammine.engine.crowding import CROWDED_SECONDS
 from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
 from streammine.engine.node_stimuli import NodeStimulus
@@ -53,6 +52,7 @@ from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome,
 from streammine.model.recovery import CheckpointCoordinator
 from streammine.model.snapshots import RecoverySettings, SnapshotRecord
 from streammine.simulation import keeping
+from streammine.simulation.hosting import HostedJob, counters_of
 from streammine.simulation.network import Body, Message, Receiver
 from streammine.simulation.process import VirtualProcess
 from streammine.simulation.world import World
@@ -67,23 +67,6 @@ Replica = tuple[SliceId, int]
 
 
 Call = Callable[[CoordinationService], object]
-
-
-@dataclass
-class HostedJob:
-    """What a node holds of a job. `verified`: snapshots that it has read back."""
-
-    compiled: CompiledJob
-    replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)
-    schemas: dict[int, pa.Schema] = field(default_factory=dict)
-    verified: set[str] = field(default_factory=set)
-    began_at_seconds: float = 0.0
-
-    def withdraw(self, replica: Replica) -> None:
-        built = self.replicas.pop(replica, None)
-        if built is not None:
-            built.processor.close()
-            built.spill.close()
 
 
 class VirtualNode:
@@ -104,6 +87,7 @@ class VirtualNode:
         self.snapshots = 0
         self.slowness = 1.0
         self.disk_slowness = 1.0
+        self.crowded = 0
         self._world = world
         self._random = Random(f"{world.seed}/node/{name}/{self.session.number}")
         skew = world.settings.clock_skew_seconds
@@ -113,6 +97,8 @@ class VirtualNode:
         self._under_way: dict[int, Callable[[], object]] = {}
         self._perform: dict[type, Callable[..., None]] = {
             machine.Deploy: self._deploy,
+            machine.Sit: self._sit,
+            machine.Unseat: self._unseat,
             machine.Withdraw: self._withdraw,
             machine.Undeploy: self._undeploy,
             machine.Perform: self._work,
@@ -264,12 +250,16 @@ class VirtualNode:
 
     def _heartbeat(self) -> None:
         counters = {
-            (number, slice_id): _counters(built.processor)
+            (number, slice_id): counters_of(built.processor)
             for number, job in self.jobs.items()
             for (slice_id, _), built in job.replicas.items()
         }
         now = self._world.clock.now_seconds * self._world.settings.clock_rate
-        load = {"slices": float(len(counters))}
+        load = {
+            "slices": float(len(counters)),
+            "spare_wait_seconds": 2 * CROWDED_SECONDS if self.crowded else 0.0,
+            "idle_share": 0.0 if self.crowded else 1.0,
+        }
         self._handle(machine.HeartbeatDue(now, self._system_clock_seconds(), load, counters))
         self._later(self._world.settings.heartbeat_seconds, self._heartbeat)
 
@@ -289,7 +279,8 @@ class VirtualNode:
         environment = self._world.environment(self.name)
         for replica in effect.replicas:
             try:
-                built = job.compiled.slice(effect.job, replica, environment)
+                seat = job.seats.give(replica.slice)
+                built = job.compiled.slice(effect.job, replica, environment, seat)
                 built.prepare()
             except SnapshotDamagedError as error:
                 assert replica.restore is not None
@@ -313,6 +304,18 @@ class VirtualNode:
             if channel.target in hosted and channel.number not in job.schemas:
                 job.schemas[channel.number] = job.compiled.edge_schema(graph.edges[channel.edge])
 
+    def _sit(self, effect: machine.Sit) -> None:
+        def seated() -> None:
+            job = self.jobs.get(effect.job)
+            if job is not None:
+                environment = self._world.environment(self.name)
+                self._handle(job.seats.sit(job.compiled, effect, environment))
+
+        self._in_background(self._work_delay_seconds, lambda: None, seated)
+
+    def _unseat(self, effect: machine.Unseat) -> None:
+        self.jobs[effect.job].seats.leave(effect.slice)
+
     def _withdraw(self, effect: machine.Withdraw) -> None:
         self.jobs[effect.job].withdraw((effect.slice, effect.generation))
 
@@ -321,6 +324,7 @@ class VirtualNode:
         if job is not None:
             for replica in list(job.replicas):
                 job.withdraw(replica)
+            job.seats.close()
 
     def _work(self, effect: machine.Perform) -> None:
         job = self.jobs[effect.job]
@@ -334,14 +338,18 @@ class VirtualNode:
         def finished() -> None:
             if replica not in job.replicas:
                 return
-            result, failure, replaced = None, None, False
+            result, failure, replaced, damaged = None, None, False, None
             try:
                 result = perform()
+            except SnapshotDamagedError as error:
+                damaged = machine.spoiled(effect, str(error))
             except StreammineError as error:
                 failure, replaced = str(error), isinstance(error, ReplacedError)
-            counters = _counters(processor)
+            counters = counters_of(processor)
             self._handle(
-                machine.WorkFinished(effect.job, *replica, result, failure, counters, replaced)
+                machine.WorkFinished(
+                    effect.job, *replica, result, failure, counters, replaced, damaged
+                )
             )
 
         delay = self._work_delay_seconds
@@ -501,15 +509,3 @@ class VirtualNode:
         self._calls.popleft()
         if self._calls:
             self._call(COORDINATION_ATTEMPTS, 0.0)
-
-
-def _counters(processor: Processor) -> dict[str, float]:
-    counted = processor.counters
-    return {
-        "rows_in": float(counted.rows_in),
-        "rows_out": float(counted.rows_out),
-        "rows_dead": float(counted.rows_dead),
-        "batches_in": float(counted.batches_in),
-        "epochs": float(counted.epochs),
-        "spilled_bytes": float(counted.spilled_bytes),
-    }

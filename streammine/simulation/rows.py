@@ -118,6 +118,8 @@ _SLICE = {
         stimuli.Announced,
         stimuli.Rewired,
         stimuli.Led,
+        stimuli.Stand,
+        stimuli.StateOffered,
         stimuli.Directed,
         stimuli.Beat,
     ),

@@ -35,10 +35,11 @@ class SimulationResult:
     """A finished run.
 
     `outputs`: per sink the committed rows by epoch, ascending. `dead_letters`: the rows that could not
-    be used, in DEAD_SCHEMA. `digest` as the real cluster gives it; `trace` the hash of every stimulus
-    and effect, where it is wanted. `counters` by slice. `faults`: how many changed something, by kind;
-    `rows`: how often each row of the machines' tables was gone through. Replicas were `rebuilt` and
-    `checkpoints` made, one slice has closed `epochs`, all together `closes`.
+    be used, in DEAD_SCHEMA. `digest` as the real cluster gives it, unless code that depends on order has
+    discipline merge: there sources share their rows out among slices in another way. `trace` the hash of
+    every stimulus and effect, where it is wanted. `counters` by slice. `faults`: how many changed
+    something, by kind; `rows`: how often each row of the machines' tables was gone through. Replicas were
+    `rebuilt` and `checkpoints` made, one slice has closed `epochs`, all together `closes`.
     """
 
     outputs: dict[str, dict[int, pa.Table]]

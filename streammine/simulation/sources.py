@@ -1,7 +1,7 @@
 """Sources out of tables in memory, with positions, epochs and lateness as the real readers have them.
 
 Which slice reads which stretch of rows, and how many rows come at once, is chance: neither may change
-the output.
+the output. But where bags are merged by channel, all seeds share the rows out alike.
 """
 
 from __future__ import annotations

@@ -58,11 +58,13 @@ class World:
         if spec.recovery.store:
             self.disk.fallible.add(spec.recovery.store)
         self._sources = sources
+        # where bags are merged in the order of their channels, the promise is for one way of sharing
+        merges = any(edge.sequenced for edge in compiled.graph.edges)
         self._shares: dict[str, list[IntArray]] = {
             name: shared_out(
                 source.batch.num_rows,
                 compiled.graph.vertex(name).slices,
-                Random(f"{seed}/shares/{name}"),
+                Random(f"shares/{name}" if merges else f"{seed}/shares/{name}"),
             )
             for name, source in sources.items()
         }

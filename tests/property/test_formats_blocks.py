@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streammine.model.formats import RawFormat, blocks, parse
@@ -68,6 +68,7 @@ def assert_independent_of_blocks(data: bytes, written: RawFormat, schema: pa.Sch
 
 
 @settings(max_examples=150, deadline=None)
+@example([(b'1,1,""', b"\n"), (b"1,\r,", b"\n")], True, True, True)
 @given(st.lists(st.tuples(RECORDS, ENDS), max_size=8), st.booleans(), st.booleans(), st.booleans())
 def test_csv_rows_do_not_depend_on_blocks(
     records: list[tuple[bytes, bytes]], ended: bool, quoting: bool, blank: bool

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
-from streammine.engine.processor import SourceProcessor
+from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import Freeze, Read
 from streammine.model.contracts import DEAD_SCHEMA, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition

@@ -224,6 +224,14 @@ MANY = settings(
 )
 
 
+def check_sequence(rows: list[Any], whole: list[Any]) -> None:
+    """The rows of an epoch stand in one order, wherever reading begins and however it is cut."""
+    places = {row: place for place, row in enumerate(whole)}
+    for epoch in {row[0] for row in rows}:
+        found = [places[row] for row in rows if row[0] == epoch]
+        assert found == sorted(found), f"the rows of epoch {epoch} come in another order"
+
+
 def check_resumed(open_at: Opened, stretches: list[list[int]]) -> None:
     whole = Given()
     assert take(open_at(None), [64, 0], whole)
@@ -238,6 +246,7 @@ def check_resumed(open_at: Opened, stretches: list[list[int]]) -> None:
         for got, all_of in ((given.rows, whole.rows), (given.dead, whole.dead)):
             assert len(set(got)) == len(got), "each row once"
             assert set(got) <= set(all_of)
+        check_sequence(given.rows, whole.rows)
         seen.rows += given.rows
         seen.dead += given.dead
         seen.rows_read += given.rows_read

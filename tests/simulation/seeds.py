@@ -29,14 +29,19 @@ class Seeds:
         self._trials: dict[str, Trials] = {}
         self._done: dict[tuple[str, int], Trial] = {}
 
-    def run(self, kinds: str, seeds: Sequence[int]) -> list[Trial]:
-        """Raises AssertionError with the first seed whose output is another, or whose job doesn't end."""
+    def trials(self, kinds: str) -> Trials:
+        """The undisturbed run, and what compares seeds with it."""
         if kinds not in self._trials:
             self._trials[kinds] = Trials(self.workload, parse_kinds(kinds))
+        return self._trials[kinds]
+
+    def run(self, kinds: str, seeds: Sequence[int]) -> list[Trial]:
+        """Raises AssertionError with the first seed whose output is another, or whose job doesn't end."""
+        trials = self.trials(kinds)
         done = []
         for seed in seeds:
             if (kinds, seed) not in self._done:
-                self._done[kinds, seed] = self._trials[kinds].run(seed)
+                self._done[kinds, seed] = trials.run(seed)
             trial = self._done[kinds, seed]
             assert trial.problem is None, f"seed {seed}, faults {kinds}:\n{trial.problem}"
             done.append(trial)

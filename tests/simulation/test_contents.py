@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammine.operators.sinks import FILE_RECORD
-from streammine.simulation.contents import BagContents, content_of
+from streammine.simulation.contents import BagContents, content_of, sequence_of
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from("ab")), max_size=12)
 MASK = (1 << 64) - 1
@@ -34,6 +34,25 @@ def test_other_rows_give_another_content(
     left: list[tuple[int, str]], right: list[tuple[int, str]]
 ) -> None:
     assert (content_of(batch(left)) == content_of(batch(right))) == (sorted(left) == sorted(right))
+
+
+@given(ROWS, ROWS, st.integers(0, 12))
+def test_a_sequence_is_the_same_for_every_cut_but_no_other_order(
+    left: list[tuple[int, str]], right: list[tuple[int, str]], cut: int
+) -> None:
+    parts = sequence_of(batch(left[cut:]), sequence_of(batch(left[:cut])))
+    assert (parts == sequence_of(batch(right))) == (left == right)
+
+
+def test_a_bag_is_a_sequence_where_the_consumer_depends_on_it() -> None:
+    contents = BagContents(sequenced={4})
+    parts = [batch([(1, "a")]), batch([(2, "b")])]
+    for channel in (3, 4):
+        one, other = (
+            contents.more(channel, contents.more(channel, 0, first), then)
+            for first, then in (parts, reversed(parts))
+        )
+        assert (one == other) == (channel == 3)
 
 
 def test_word_of_a_file_counts_by_what_is_in_it() -> None:

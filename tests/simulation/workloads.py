@@ -142,3 +142,74 @@ class Chain(Operator):
 
 def chained(mixed: int, value: int) -> int:
     return (mixed * 31 + value) % 1_000_003
+
+
+class Braid(Operator):
+    """A number per key into which the events of two streams are mixed, and each seen on its way."""
+
+    ports = ("left", "right")
+    output: ClassVar = {"key": "int64", "mixed": "int64"}
+    state: ClassVar = {"mixed": Value(7)}
+
+    def process_left(self, key: Any, event: Any, state: Any) -> Any:
+        state.mixed = chained(state.mixed, event.value)
+        return key, state.mixed
+
+    def process_right(self, key: Any, event: Any, state: Any) -> Any:
+        state.mixed = chained(state.mixed, -event.value)
+        return key, state.mixed
+
+
+def keyed_values(rows: int, seed: int = 3) -> pa.Table:
+    random = Random(seed)
+    keys = [random.randrange(5) for _ in range(rows)]
+    return pa.table({"key": keys, "value": [random.randrange(1000) for _ in range(rows)]})
+
+
+def braid(
+    epoch_rows: int = 10,
+    slices: int = 2,
+    source_slices: int = 2,
+    discipline: str = "merge",
+    replicas: int = 1,
+) -> Topology:
+    """Two streams into one operator that depends on the order of all its events::
+
+    left --odd--+
+                +--> braid --> result
+    right ------+
+    """
+    return (
+        Topology(name="braid", epoch={"count": epoch_rows}, replicas=replicas)
+        .source("left", files="left.parquet", prepare="none", slices=source_slices)
+        .source("right", files="right.parquet", prepare="none", slices=source_slices)
+        .operator("odd", input="left", filter="value % 2 = 1 or key = 0")
+        .operator(
+            "braid",
+            inputs=["odd", "right"],
+            key="key",
+            operator=Braid,
+            slices=slices,
+            discipline=discipline,
+        )
+        .sink("result", input="braid", format="console")
+    )
+
+
+class PairChain(Operator):
+    """As Chain, of the pairs of a join."""
+
+    output: ClassVar = {"id": "int64", "mixed": "int64"}
+    state: ClassVar = {"mixed": Value(7)}
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        state.mixed = chained(chained(state.mixed, event.item), event.cents)
+        return key, state.mixed
+
+
+def braided_pairs(slices: int = 2) -> Topology:
+    """The join, and behind it an operator that depends on the order of its rows."""
+    topology = equi_join(slices).model_copy(update={"sinks": {}})
+    return topology.operator(
+        "chain", input="matches", key="id", operator=PairChain, slices=slices, discipline="merge"
+    ).sink("result", input="chain", format="console")

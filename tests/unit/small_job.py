@@ -13,6 +13,7 @@ from streammine.model.contracts import Discipline
 from streammine.model.control import DamagedSnapshot, Heartbeat, JobReport, SliceReport
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.job import Edge, JobGraph, Vertex
+from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings, SnapshotRecord
 
 GRAPH = JobGraph(
@@ -62,6 +63,7 @@ def report(
     retained_after: int = BEGINNING,
     accepted: int = BEGINNING,
     snapshots: Iterable[int] = (),
+    rung: Scheme = Scheme.ACTIVE_REPLICATION,
 ) -> SliceReport:
     """`snapshots`: epochs that this replica has durable snapshots of."""
     records = tuple(record(slice_text, epoch, generation) for epoch in snapshots)
@@ -78,6 +80,8 @@ def report(
         4 if finished else BEGINNING,
         records,
         {"rows_in": 3.0},
+        rung.value,
+        INFINITY if finished else frontier,
     )
 
 

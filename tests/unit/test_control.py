@@ -22,7 +22,11 @@ from streammine.model.control import (
     MoveRequest,
     ResendRequest,
     SavepointRequest,
+    SchemeRequest,
+    SeatReport,
     SliceReport,
+    StateOffer,
+    StateOffers,
     StatusAnswer,
     StatusRequest,
     StopRequest,
@@ -32,7 +36,7 @@ from streammine.model.control import (
 )
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.snapshots import SnapshotRecord
+from streammine.model.snapshots import Restore, SnapshotRecord
 from streammine.model.vocabulary import MOST_ROWS
 
 SNAPSHOT = SnapshotRecord(7, 3, "counts/1/7", "0a1b", 2**40, False, 2)
@@ -49,14 +53,18 @@ SLICE = SliceReport(
     final_epoch=INFINITY,
     snapshots=(SNAPSHOT, SNAPSHOT),
     counters={"rows_in": 5.0, "busy": 0.25},
+    rung="passive-standby-hot",
+    received=9,
 )
+SEAT = SeatReport("counts/2", 3, 7, 2**40)
+OFFER = StateOffer("counts/2", 3, Restore(9, SNAPSHOT))
 DAMAGED = DamagedSnapshot("counts/0", 4, "counts/0/7", "checksum")
 HEARTBEAT = Heartbeat(
     "node-1",
     7,
     {"cpu": 0.5},
     (
-        JobReport(4, 2, True, None, (SLICE, SLICE), (DAMAGED,)),
+        JobReport(4, 2, True, None, (SLICE, SLICE), (DAMAGED,), (SEAT,)),
         JobReport(5, 1, False, "disk full", (), ()),
     ),
 )
@@ -72,6 +80,8 @@ HEARTBEAT = Heartbeat(
         ResendRequest(1, 2, 3, 4, 5),
         Announcements(1, ((2, 3, 4, 2**40),)),
         Directive(1, 20, BEGINNING, 10, 3),
+        StateOffers(1, 3, (OFFER, OFFER)),
+        SchemeRequest(7, "counts/1", "active-standby"),
         SavepointRequest(7),
         MoveRequest(7, "counts/1", "b", "live"),
         DrainRequest("b"),
@@ -105,6 +115,7 @@ REPORT = {
     "failed": None,
     "slices": [],
     "damaged": [],
+    "seats": [],
 }
 
 

@@ -86,3 +86,32 @@ def test_every_loop_is_shown(tmp_path: Path) -> None:
 def test_nothing_is_said_of_loops_where_there_are_none() -> None:
     lines = explained(COMPONENTS.parents[1] / "equijoin" / "topology.yaml")
     assert not [line for line in lines if "loop" in line or "back" in line]
+
+
+MERGED = """\
+epoch: {count: 10}
+sources:
+  numbers: {files: numbers.csv, schema: {n: int64}, prepare: none, slices: 1}
+operators:
+  then: {input: numbers, operator: looping:Last, key: n, discipline: merge, slices: 1}
+sinks:
+  result: {input: then, format: console, ordered: ORDERED}
+"""
+ORDER_SENSITIVE = "class Last(One):\n    commutative = False\n"
+
+
+def test_a_merge_is_shown_with_what_it_promises(tmp_path: Path) -> None:
+    (tmp_path / "looping.py").write_text(f"{CODE}\n{ORDER_SENSITIVE}")
+    (tmp_path / "numbers.csv").write_text("n\n1\n")
+    path = tmp_path / "topology.yaml"
+    path.write_text(MERGED.replace("ORDERED", "false"))
+    lines = explained(path)
+    assert "  → then (1 channel, an epoch's rows in one sequence)" in lines
+    (discipline,) = [line for line in lines if "discipline merge" in line]
+    assert "keep their numbers of slices, where strict gives the same for any" in discipline
+    path.write_text(MERGED.replace("ORDERED", "true"))
+    done = CliRunner().invoke(explain, [str(path)])
+    assert done.exit_code != 0
+    assert "sink 'result' with ordered: true needs rows with positions" in str(
+        done.exception or done.output
+    )

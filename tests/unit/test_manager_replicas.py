@@ -16,6 +16,7 @@ from streammine.engine.node_stimuli import CheckpointPublished, CheckpointsFound
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
+from streammine.model.schemes import Scheme
 from tests.unit.managing import checkpoint, leading, plan_of, planned, told
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
 
@@ -23,9 +24,8 @@ COUNTS = SliceId("counts", 1)
 
 
 def replicated(replicas: int) -> JobGraph:
-    return JobGraph(
-        tuple(replace(vertex, replicas=replicas) for vertex in GRAPH.vertices), GRAPH.edges
-    )
+    active = {"replicas": replicas, "scheme": Scheme.ACTIVE_REPLICATION}
+    return JobGraph(tuple(replace(each, **active) for each in GRAPH.vertices), GRAPH.edges)
 
 
 class Managed:
@@ -294,6 +294,20 @@ def test_the_status_tells_of_every_replica_which_node_has_it_and_whether_it_lead
     tree = job.manager.jobs[1].status()
     assert isinstance(tree["slices"], dict)
     assert tree["slices"]["counts/1"]["replicas"] == [
-        {"node": "a", "generation": 2, "leads": True, "phase": "running", "frontier": 25},
-        {"node": "c", "generation": 5, "leads": False, "phase": "deploying", "frontier": BEGINNING},
+        {
+            "node": "a",
+            "generation": 2,
+            "rung": "active-replication",
+            "leads": True,
+            "phase": "running",
+            "frontier": 25,
+        },
+        {
+            "node": "c",
+            "generation": 5,
+            "rung": "active-replication",
+            "leads": False,
+            "phase": "deploying",
+            "frontier": BEGINNING,
+        },
     ]

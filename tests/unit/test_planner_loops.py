@@ -110,6 +110,7 @@ def test_order_inside_a_round_is_refused() -> None:
     for fields in (
         {"traits": Traits(commutative=False)},
         {"discipline": Discipline.STRICT},
+        {"discipline": Discipline.MERGE},
         {"discipline": Discipline.NONE},
     ):
         with pytest.raises(

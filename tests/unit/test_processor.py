@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammine.engine import processor as module
+from streammine.engine import source_processor as module
 from streammine.engine.bag import BagMemory
 from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
-from streammine.engine.processor import OperatorProcessor, SourceProcessor
+from streammine.engine.processor import OperatorProcessor
+from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import (
     Accumulate,
     CloseEpoch,
@@ -39,6 +40,7 @@ from streammine.model.contracts import (
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import UserCodeError
 from streammine.model.ids import SliceId
+from streammine.model.snapshots import SnapshotRecord
 from tests.unit.memory_spill import MemorySpill
 
 EPOCH = EpochDefinition("count", 10)
@@ -334,7 +336,10 @@ def test_open_epochs_are_not_part_of_what_is_frozen() -> None:
     assert frozen.position is None
     assert frozen.state is not None
     other = total()
-    other.restore(frozen.state_version, frozen.state.full, frozen.state.pieces())
+    record = SnapshotRecord(5, 1, "counts/0/5", "sum", 10)
+    layer = (frozen.state_version, frozen.state.full, frozen.state.pieces())
+    other.restore(record, [layer])
+    assert other.held == record
     again = [performed(each, give(0, 7, 1), CloseEpoch(7, 0)) for each in (processor, other)]
     assert again == [[(7, [8])]] * 2
 

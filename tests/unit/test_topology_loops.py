@@ -183,6 +183,15 @@ MISTAKES = {
         "'b' is in a loop, and without order no round of it ends",
         "write epoch, or leave it out",
     ),
+    "the order of the channels": (
+        [
+            "a: {inputs: [edges, b], operator: m:A}",
+            "b: {input: a, operator: m:B, discipline: merge}",
+        ],
+        "6:44: operators.b.discipline",
+        "a round is over when its rows are counted, not when its channels have ended it",
+        "write epoch, or leave it out",
+    ),
     "strict order": (
         [
             "a: {inputs: [edges, b], operator: m:A}",

@@ -307,6 +307,35 @@ class TestReducer:
         with pytest.raises(TopologyError, match="write add"):
             UserReducer("largest", Largest(), READINGS, ["plug"], dead_letter=True)
 
+    def test_an_order_sensitive_batch_reducer_gets_an_epoch_whole(self) -> None:
+        class Total(Reducer):
+            commutative = False
+            output: ClassVar[Any] = {"total": "float64"}
+
+            def create(self) -> Any:
+                return 0.0
+
+            def add_batch(self, accumulator: Any, batch: pa.RecordBatch) -> Any:
+                return accumulator + sum(batch.column("value").to_pylist())
+
+            def finish(self, key: Any, accumulator: Any) -> Any:
+                return accumulator
+
+        values = [(1, 0.1), (1, 0.2), (1, 0.3), (2, 1e16), (1, 0.4), (2, 1.0)]
+        totals = {
+            tuple(
+                reduced(
+                    UserReducer("total", Total(), READINGS, ["plug"]),
+                    0,
+                    *(readings(*part) for part in (values[:cut], values[cut:]) if part),
+                )
+                .column("total")
+                .to_pylist()
+            )
+            for cut in range(len(values))
+        }
+        assert totals == {(sum([0.1, 0.2, 0.3, 0.4]), 1e16 + 1.0)}
+
     def test_a_window_of_several_epochs_leaves_with_its_last_and_over_gaps(self) -> None:
         reducer = UserReducer("count", Count(), READINGS, ["plug"], window_epochs=3)
         assert reduced(reducer, 0, readings((1, 1.0))).num_rows == 0

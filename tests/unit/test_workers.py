@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streammine.runtime.workers import Workers
+from streammine.runtime.workers import Turn, Workers
 
 PATIENCE_SECONDS = 30.0
 
@@ -26,16 +26,18 @@ class Bench:
         self.workers.submit(0, lambda: (began.set(), self._gate.wait(PATIENCE_SECONDS)))
         assert began.wait(PATIENCE_SECONDS)
 
-    def put(self, name: str, rank: int = 0, *, seconds: float = 0.0, patient: bool = False) -> None:
+    def put(
+        self, name: str, rank: int = 0, *, seconds: float = 0.0, turn: Turn = Turn.SOON
+    ) -> None:
         def run() -> None:
             self.now += seconds
             self.done.append(name)
 
-        self.workers.submit(rank, run, patient=patient)
+        self.workers.submit(rank, run, turn)
 
     def go(self) -> list[str]:
         over = threading.Event()
-        self.workers.submit(1000, over.set, patient=True)
+        self.workers.submit(1000, over.set, Turn.SPARE)
         self._gate.set()
         assert over.wait(PATIENCE_SECONDS)
         return self.done
@@ -57,8 +59,8 @@ def test_what_is_nearer_to_the_sinks_goes_first_and_equals_in_their_order(bench:
 
 
 def test_patient_work_lets_other_work_pass(bench: Bench) -> None:
-    bench.put("late", patient=True)
-    bench.put("early", -1, patient=True)
+    bench.put("late", turn=Turn.PATIENT)
+    bench.put("early", -1, turn=Turn.PATIENT)
     bench.put("other", 5)
     assert bench.go() == ["other", "early", "late"]
 
@@ -69,14 +71,14 @@ def test_patient_work_gets_a_third_of_the_time_of_workers_that_are_always_busy(
     for number in range(8):
         bench.put(f"{number}", seconds=1.0)
     for number in range(3):
-        bench.put(f"patient {number}", seconds=1.5, patient=True)
+        bench.put(f"patient {number}", seconds=1.5, turn=Turn.PATIENT)
     passed = ["0", "patient 0", "1", "2", "3", "4", "patient 1", "5", "6", "7", "patient 2"]
     assert bench.go() == passed
 
 
 def test_what_ran_before_patient_work_came_has_not_passed_it(bench: Bench) -> None:
     bench.put("long", seconds=100.0)
-    bench.workers.submit(0, lambda: bench.put("patient", seconds=9.0, patient=True))
+    bench.workers.submit(0, lambda: bench.put("patient", seconds=9.0, turn=Turn.PATIENT))
     bench.put("one", seconds=1.0)
     bench.put("two", seconds=1.0)
     assert bench.go() == ["long", "one", "patient", "two"]
@@ -103,3 +105,30 @@ def test_closing_forgets_what_waits_and_ends_the_threads() -> None:
             thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
     assert done == ["running", "running"]
+
+
+def test_spare_work_begins_when_nothing_else_waits(bench: Bench) -> None:
+    bench.put("spare", -9, turn=Turn.SPARE)
+    bench.put("patient", turn=Turn.PATIENT, seconds=1.0)
+    bench.put("soon", seconds=1.0)
+    assert bench.go() == ["soon", "patient", "spare"]
+
+
+def test_how_long_spare_work_waits_is_known(bench: Bench) -> None:
+    assert bench.workers.pressure().spare_wait_seconds == 0.0
+    bench.put("spare", turn=Turn.SPARE)
+    bench.now += 2.0
+    bench.put("another", -1, turn=Turn.SPARE)
+    bench.now += 1.5
+    assert bench.workers.pressure().spare_wait_seconds == 3.5
+
+
+def test_idle_time_is_that_of_threads_that_wait(bench: Bench) -> None:
+    bench.now += 5.0
+    assert bench.workers.pressure().idle_seconds == 0.0, "its one thread is at work"
+    bench.go()
+    while not bench.workers.resting:
+        threading.Event().wait(0.001)
+    before = bench.workers.pressure().idle_seconds
+    bench.now += 2.0
+    assert bench.workers.pressure().idle_seconds == before + 2.0

@@ -22,7 +22,8 @@ def single_blanks(data: bytes, quote: str | None) -> bytes:
         return pattern.sub(_single, data)
     while b"  " in data:
         data = data.replace(b"  ", b" ")
-    data = data.replace(b"\n ", b"\n").replace(b" \n", b"\n").replace(b" \r\n", b"\r\n")
+    # the last one could put a carriage return before a line feed, where the one before it is done
+    data = data.replace(b"\n ", b"\n").replace(b" \r\n", b"\r\n").replace(b" \n", b"\n")
     return data.removeprefix(b" ").removesuffix(b" ")
 
 

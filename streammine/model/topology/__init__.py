@@ -29,6 +29,8 @@ from streammine.model.topology.partitions import (
 )
 from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.problems import InvalidTopologyError, Problem
+from streammine.model.topology.recovery import Recovery, Weights
+from streammine.model.topology.redundancy import Redundancy, redundancy
 from streammine.model.topology.schema import json_schema
 from streammine.model.topology.sinks import Commit, Sink
 from streammine.model.topology.snapshot import Snapshot
@@ -91,6 +93,8 @@ __all__ = [
     "Partition",
     "Preparation",
     "Problem",
+    "Recovery",
+    "Redundancy",
     "Sink",
     "Snapshot",
     "Source",
@@ -100,8 +104,10 @@ __all__ = [
     "TopologyGraph",
     "UserOperator",
     "UserPartition",
+    "Weights",
     "format_of_path",
     "json_schema",
+    "redundancy",
     "topological_order",
     "topology_graph",
     "window_epochs",

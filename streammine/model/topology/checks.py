@@ -23,7 +23,9 @@ from streammine.model.topology.keyed import (
 from streammine.model.topology.loop_checks import input_path, loop_problems
 from streammine.model.topology.partitions import KeyRangePartition
 from streammine.model.topology.problems import Path, Problem
-from streammine.model.topology.sources import FilesSource
+from streammine.model.topology.redundancy import contradiction
+from streammine.model.topology.sinks import Sink
+from streammine.model.topology.sources import FilesSource, SourceBase
 from streammine.model.topology.windows import whole_epochs
 
 if TYPE_CHECKING:
@@ -107,6 +109,17 @@ def _windows(topology: Topology) -> Problems:
             wrong = whole_epochs(operator.window, topology.epoch)
             if isinstance(wrong, str):
                 yield Problem(("operators", name, "window"), wrong)
+
+
+def _redundancies(topology: Topology) -> Problems:
+    if (wrong := contradiction(topology.replicas, topology.scheme)) is not None:
+        yield Problem(("scheme",), wrong)
+    for section in ("sources", "operators", "sinks"):
+        for name, part in getattr(topology, section).items():
+            if not isinstance(part, SourceBase | KeyedFields | Sink):
+                continue
+            if (wrong := contradiction(part.replicas, part.scheme)) is not None:
+                yield Problem((section, name, "scheme"), wrong)
 
 
 def _partitions(topology: Topology) -> Problems:
@@ -240,6 +253,15 @@ def _epoch_column(topology: Topology) -> Problems:
             )
 
 
+def _recovery(topology: Topology) -> Problems:
+    if topology.recovery is not None and topology.snapshot.mode == "none":
+        yield Problem(
+            ("recovery",),
+            "what is chosen from rests on checkpoints, and snapshot: none makes none; write snapshot: "
+            "{every: 1s}, or take recovery out",
+        )
+
+
 def _promises(topology: Topology) -> Problems:
     graph = topology_graph(topology)
     for name, sink in topology.sinks.items():
@@ -270,7 +292,9 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     loop_problems,
     _windows,
     _partitions,
+    _redundancies,
     _code,
     _source_files,
     _epoch_column,
+    _recovery,
 )

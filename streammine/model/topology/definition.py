@@ -18,6 +18,7 @@ from pydantic import (
 
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.model.schemes import Scheme
 from streammine.model.topology.checks import problems_in
 from streammine.model.topology.epoch import Epoch
 from streammine.model.topology.graph import TopologyGraph, topology_graph
@@ -29,10 +30,12 @@ from streammine.model.topology.parts import (
     Name,
     Part,
     Replicas,
+    SchemeField,
     TextsOrNone,
 )
 from streammine.model.topology.places import Places
 from streammine.model.topology.problems import InvalidTopologyError, problems_of
+from streammine.model.topology.recovery import Recovery, RecoveryField
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.snapshot import Snapshot, SnapshotField
 from streammine.model.topology.sources import Source
@@ -84,11 +87,19 @@ class Topology(Part):
         default=2,
         description="Node processes that share the work; they never change the result.",
     )
-    replicas: Replicas = Field(
-        default=1,
-        description="Identical copies of each slice, on different nodes, so that the loss of any "
-        "one is not noticed. They never change the result. Live sources have one.",
+    replicas: Replicas | None = Field(
+        default=None,
+        description="Replicas of each slice, on different nodes. They never change the result. Live "
+        "sources have one. Default: 1, or 2 where there is a scheme.",
         examples=[2],
+    )
+    scheme: SchemeField | None = Field(
+        default=None,
+        description="How ready the further replicas of each slice stand for when the first one is lost: "
+        "passive-replication (there are none), deployed, passive-standby-cold, passive-"
+        "standby-hot, active-standby, or active-replication (their output counts, too). "
+        "Default: active-replication where there are replicas.",
+        examples=["active-standby"],
     )
     epoch: Epoch = Field(
         description="How streams are cut into epochs, the units of ordering, windows and output: "
@@ -101,6 +112,12 @@ class Topology(Part):
         "{every: 1s}, {every: 10 epochs}, or none.",
         examples=[{"every": "1s"}, "none"],
         json_schema_extra=_with_short_form,
+    )
+    recovery: RecoveryField = Field(
+        default=None,
+        description="How long recoveries may take; the cheapest way that keeps to it is chosen at "
+        "run time, for each slice: {max_time: 2s}. Default: nothing is chosen.",
+        examples=[{"max_time": "2s", "semantics": "precise"}],
     )
     modules: TextsOrNone = Field(
         default=(),
@@ -130,9 +147,11 @@ class Topology(Part):
             *,
             name: str = "topology",
             nodes: int = 2,
-            replicas: int = 1,
+            replicas: int | None = None,
+            scheme: Scheme | str | None = None,
             epoch: Epoch | Mapping[str, Any],
             snapshot: Snapshot | Mapping[str, Any] | Literal["none"] = ...,
+            recovery: Recovery | Mapping[str, Any] | None = None,
             modules: str | Sequence[str] = (),
             sources: Mapping[str, Any] | None = None,
             operators: Mapping[str, Any] | None = None,

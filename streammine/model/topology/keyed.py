@@ -38,6 +38,7 @@ from streammine.model.topology.parts import (
     Part,
     PlainSettings,
     Replicas,
+    SchemeField,
     Slices,
     StrictBoolean,
     code_path,
@@ -48,14 +49,14 @@ from streammine.model.topology.stateless import OneInput, OperatorBase
 EPOCH_COLUMN = "epoch"
 """Every aggregate's and join's output starts with this int64 column: the epoch that closed it."""
 
-_RUNNABLE = ("none", "epoch", "strict")
+_RUNNABLE = ("none", "epoch", "merge", "strict")
 
 
 def _discipline(value: object) -> object:
-    if value in (Discipline.MERGE, Discipline.CONSENSUS):
+    if value == Discipline.CONSENSUS:
         raise wrong_value(
             f"discipline {value} is not available yet. Allowed: {listed(_RUNNABLE)}; "
-            "strict gives the same order for any number of slices"
+            "merge gives the same order to all replicas whose inputs have one"
         )
     if isinstance(value, str) and value not in _RUNNABLE:
         suggestion = hint(value, _RUNNABLE)
@@ -91,6 +92,12 @@ class KeyedFields(Part):
         "from whoever is first. Default: that of the topology.",
         examples=[2],
     )
+    scheme: SchemeField | None = Field(
+        default=None,
+        description="How ready a second replica of each slice stands, from passive-replication (not at "
+        "all) to active-replication. Default: that of the topology.",
+        examples=["active-standby"],
+    )
     partition: PartitionField = Field(
         default_factory=HashPartition,
         description="How keys are shared among slices: hash; {key_range: {boundaries: [...]}}, "
@@ -101,7 +108,8 @@ class KeyedFields(Part):
     discipline: DisciplineField | None = Field(
         default=None,
         description="How much order the operator gets. none: no guarantee, exactly-once is "
-        "refused; epoch: epochs in order, any order inside; strict: every event in order. "
+        "refused; epoch: epochs in order, any order inside; merge: inside an epoch channel after "
+        "channel, the same for fixed numbers of slices; strict: every event in order. "
         "Default: the cheapest that keeps the promise (see `streammine explain`).",
         examples=["strict"],
     )

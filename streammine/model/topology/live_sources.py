@@ -91,8 +91,11 @@ class LiveSource(Part):
     elsewhere: ClassVar[dict[str, str]] = {
         **NOT_READING,
         **dict.fromkeys(("files", "prepare", "merge_by"), "it belongs to a source of files"),
-        "replicas": "clients send to one receiver, and what it took is in the ingest log; give the "
-        "operators behind it replicas",
+        **dict.fromkeys(
+            ("replicas", "scheme"),
+            "clients send to one receiver, and what it took is in the ingest log; give it to the "
+            "operators behind it",
+        ),
         "rate": "the pace of a live source is that of its clients",
         "log": "call it ingest_log; log is an epoch log that was prepared",
     }

@@ -102,6 +102,8 @@ def _two_heads(topology: Topology, members: tuple[str, ...], inputs: Inputs) -> 
 
 _LOST_IN_LOOPS = {
     Discipline.NONE: "without order no round of it ends",
+    Discipline.MERGE: "the events of a round come in any order there, since a round is over when its rows "
+    "are counted, not when its channels have ended it",
     Discipline.STRICT: "the events of a round come in any order there, since places in an order would "
     "grow with each round",
 }

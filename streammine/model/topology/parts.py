@@ -23,6 +23,8 @@ from pydantic_core import InitErrorDetails
 
 from streammine.model.durations import Duration, Rate
 from streammine.model.ids import HIDDEN_PREFIX
+from streammine.model.schemes import Scheme
+from streammine.model.suggestions import hint, listed
 from streammine.model.topology.problems import explained, shown, wrong_value
 from streammine.model.types import TYPE_PATTERN, arrow_type, type_name
 
@@ -181,6 +183,21 @@ Name = Annotated[
 
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 Column = Annotated[str, AfterValidator(_column)]
+
+
+def _scheme(value: object) -> object:
+    if not isinstance(value, str) or value not in Scheme.__members__.values():
+        suggestion = hint(str(value), tuple(Scheme))
+        raise wrong_value(
+            f"there is no scheme '{value}'{suggestion} Allowed: {listed(tuple(Scheme))}"
+        )
+    return value
+
+
+SchemeField = Annotated[
+    Scheme, BeforeValidator(_scheme), WithJsonSchema({"enum": [str(each) for each in Scheme]})
+]
+
 NO_BOOLEAN = BeforeValidator(_whole)
 """For whole numbers; stands behind their bounds."""
 

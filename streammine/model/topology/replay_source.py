@@ -35,8 +35,11 @@ class ReplaySource(Part):
             "a log that is replayed was made with that already",
         ),
         "rate": "the pace is that of the replay; see `streammine replay --speed`",
-        "replicas": "what is replayed goes to one receiver, and what it took is in its log; give the "
-        "operators behind it replicas",
+        **dict.fromkeys(
+            ("replicas", "scheme"),
+            "what is replayed goes to one receiver, and what it took is in its log; give it to the "
+            "operators behind it",
+        ),
         "log": "name it at the command: streammine replay LOG --into JOB/SOURCE",
         "token": "call it keys: FILE; a replay is encrypted with them",
         "end": "the replay ends the source, unless it is given --keep-open",

@@ -12,6 +12,7 @@ from streammine.model.topology.parts import (
     Name,
     Part,
     Replicas,
+    SchemeField,
     Slices,
     StrictBoolean,
     Text,
@@ -74,6 +75,12 @@ class Sink(Part):
         "copy writes files of its own, and those of one of them count. Default: that of the "
         "topology.",
         examples=[2],
+    )
+    scheme: SchemeField | None = Field(
+        default=None,
+        description="How ready a second replica of each slice stands, from passive-replication (not at "
+        "all) to active-replication. Default: that of the topology.",
+        examples=["active-standby"],
     )
     exactly_once: StrictBoolean = Field(
         default=True,

@@ -39,6 +39,7 @@ from streammine.model.topology.parts import (
     PlainSettings,
     RateField,
     Replicas,
+    SchemeField,
     Slices,
     StrictBoolean,
     Text,
@@ -195,6 +196,12 @@ class SourceBase(Part):
         description="Identical copies of each slice, on different nodes, which all read the same "
         "rows. Default: that of the topology.",
         examples=[2],
+    )
+    scheme: SchemeField | None = Field(
+        default=None,
+        description="How ready a second replica of each slice stands, from passive-replication (not at "
+        "all) to active-replication. Default: that of the topology.",
+        examples=["active-standby"],
     )
 
 

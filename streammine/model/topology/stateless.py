@@ -58,7 +58,7 @@ class OneInput(OperatorBase):
 
 _STATELESS_ELSEWHERE = {
     **dict.fromkeys(
-        ("slices", "replicas", "partition", "discipline", "combine"),
+        ("slices", "replicas", "scheme", "partition", "discipline", "combine"),
         "it is stateless and runs in the slices of its input",
     ),
     "max_rounds": "it belongs to the operator that a loop begins at",

@@ -31,13 +31,14 @@ _FIRST_BLOCK_BYTES = 2**16
 class _GentleStart:
     """Gives little on the first read: with many files open, most are only looked at for long.
 
+    Reads end at the same places of the file, wherever they begin: files side by side take turns by what was
+    read of each, so the sequence of their rows follows from where they are cut.
     It knows where the line behind the last parsed one starts (`line_start_bytes`), since a parser of
     lines takes all whole lines of a read before it asks for more.
     """
 
     def __init__(self, stream: ByteStream, offset_bytes: int) -> None:
         self._stream = stream
-        self._limit_bytes = _FIRST_BLOCK_BYTES
         self._at_bytes = offset_bytes
         self.line_start_bytes = offset_bytes
         # the parser takes one such mark away at the start of what it reads, which here is not the
@@ -45,8 +46,7 @@ class _GentleStart:
         self._ahead = BYTE_ORDER_MARK if offset_bytes else b""
 
     def read(self, size: int, /) -> bytes:
-        data = self._stream.read(min(size, self._limit_bytes))
-        self._limit_bytes = BLOCK_BYTES
+        data = self._read_to(min(self._at_bytes + size, self._next_cut()))
         line_feed = data.rfind(b"\n")
         if line_feed >= 0:
             self.line_start_bytes = self._at_bytes + line_feed + 1
@@ -56,6 +56,21 @@ class _GentleStart:
         if self._ahead and data:
             data, self._ahead = self._ahead + data, b""
         return data
+
+    def _next_cut(self) -> int:
+        """Where the block ends in which the next byte lies."""
+        behind_first = self._at_bytes - _FIRST_BLOCK_BYTES
+        blocks = 0 if behind_first < 0 else behind_first // BLOCK_BYTES + 1
+        return _FIRST_BLOCK_BYTES + blocks * BLOCK_BYTES
+
+    def _read_to(self, end_bytes: int) -> bytes:
+        """All up to there, however little the stream gives at once."""
+        parts = []
+        wanted = end_bytes - self._at_bytes
+        while wanted and (part := bytes(self._stream.read(wanted))):
+            parts.append(part)
+            wanted -= len(part)
+        return b"".join(parts)
 
 
 class ParsedFile:

@@ -1,0 +1,62 @@
+"""The controller: chooses, for every slice of a job, the cheapest scheme that recovers in time.
+
+Martin 2015, chapter 6. What it decides when stands in `slice_controller`, by which rule in `scheme_choice`,
+with which numbers in `estimates` and `costs`, and what these rest on in `recovery_history` (the job's) and
+`slice_history` (each slice's).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from replication.recovery_history import RecoveryHistory
+from replication.slice_controller import SliceController
+from streammine.model.ids import SliceId
+from streammine.model.recovery_assessment import Decision, SliceStance
+from streammine.model.recovery_policy import Measurement, RecoveryGoal, SliceObservation
+
+DECISIONS_KEPT = 1_000
+"""Of a job, the newest."""
+
+
+class Controller:
+    """Implements `SchemeController`."""
+
+    def __init__(self, goal: RecoveryGoal) -> None:
+        assert goal.max_seconds > 0
+        assert goal.cool_down_seconds >= 0
+        self._goal = goal
+        self._history = RecoveryHistory()
+        self._slices: dict[SliceId, SliceController] = {}
+        self._decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
+        self._now_seconds = 0.0
+
+    @property
+    def stances(self) -> Mapping[SliceId, SliceStance]:
+        return {slice_id: each.stance for slice_id, each in self._slices.items()}
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        return tuple(self._decisions)
+
+    def measured(self, measurement: Measurement) -> None:
+        self._history.add(measurement)
+
+    def observe(
+        self, now_seconds: float, observations: Mapping[SliceId, SliceObservation]
+    ) -> list[Decision]:
+        assert now_seconds >= self._now_seconds, "time does not go back"
+        self._now_seconds = now_seconds
+        known = self._slices
+        self._slices = {
+            slice_id: known.get(slice_id) or SliceController(slice_id, self._goal, seen.scheme)
+            for slice_id, seen in sorted(observations.items())
+        }
+        looks = (
+            each.look(now_seconds, observations[slice_id], self._history)
+            for slice_id, each in self._slices.items()
+        )
+        decisions = [decision for decision in looks if decision is not None]
+        self._decisions.extend(decisions)
+        return decisions

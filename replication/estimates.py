@@ -1,0 +1,83 @@
+"""How long a recovery would take under each scheme.
+
+Every recovery goes up the same ladder (DESIGN §5), and a scheme has climbed some rungs of it before the crash
+(Martin 2015, section 6.2, Figure 6)::
+
+    scheme                detect  switch  deploy  load  catch up
+    passive-replication   x       x       x       x     with all that came after the checkpoint, fetched
+    deployed              x       x               x     the same
+    passive-standby-cold  x       x                     the same
+    passive-standby-hot   x       x                     the same, but it lies in its queue
+    active-standby        x       x                     with its own queue, and meanwhile it goes on
+    active-replication                                  with its own queue
+
+    detect   measured: from the loss until the manager knows of it
+    switch   measured: until the plan has reached all nodes, and links are subscribed
+    deploy   measured: building the operator
+    load     bytes of the snapshot / measured bytes per second
+    catch up (backlog + input rate x outage) / (rate - input rate)
+
+The thesis names what such an estimate rests on, the checkpoint's size and the input's rate (section 6.1); the
+formulas are ours. The *outage* is everything before the replica processes again. The *backlog* of the
+first four is the input after the newest complete checkpoint at the worst moment (`SliceOutlook`), and more
+comes during the outage and while it catches up. The *rate* is how fast the slice processes, and where the
+backlog has to be fetched first, not more than that goes. Who is not faster than the input never catches up.
+Where the input waits for the slice, nothing comes meanwhile: catching up takes backlog / rate.
+
+Under gap recovery nobody makes up for what came before: there is no backlog, and what came during the outage
+is lost, too. What a replica that processes all the time has in its own queue is not lost.
+"""
+
+from __future__ import annotations
+
+import math
+
+from streammine.model.recovery_assessment import RecoveryEstimate, SliceOutlook, StepTimes
+from streammine.model.recovery_policy import RecoverySemantics
+from streammine.model.schemes import Scheme
+
+
+def recovery_estimates(
+    outlook: SliceOutlook, times: StepTimes, semantics: RecoverySemantics
+) -> dict[Scheme, RecoveryEstimate]:
+    """Of every scheme, in the order of the ladder."""
+    return {scheme: recovery_estimate(scheme, outlook, times, semantics) for scheme in Scheme}
+
+
+def recovery_estimate(
+    scheme: Scheme, outlook: SliceOutlook, times: StepTimes, semantics: RecoverySemantics
+) -> RecoveryEstimate:
+    if scheme.publishes:
+        return RecoveryEstimate(catch_up_seconds=_own_queue_seconds(outlook))
+    detect_seconds, switch_seconds = times.detect_seconds, times.switch_seconds
+    if scheme.processes:
+        # it works its queue off while others notice the loss
+        left_seconds = max(0.0, _own_queue_seconds(outlook) - detect_seconds - switch_seconds)
+        return RecoveryEstimate(detect_seconds, switch_seconds, catch_up_seconds=left_seconds)
+    deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds
+    load_seconds = 0.0 if scheme.holds_state else outlook.load_bytes / times.load_bytes_per_second
+    outage_seconds = detect_seconds + switch_seconds + deploy_seconds + load_seconds
+    catch_up_seconds = 0.0
+    if semantics == "precise":
+        fetch_rate = math.inf if scheme.queues else times.fetch_bytes_per_second
+        rate = min(outlook.processing_bytes_per_second, fetch_rate)
+        catch_up_seconds = _catch_up_seconds(outlook, outlook.replay_bytes, rate, outage_seconds)
+    return RecoveryEstimate(
+        detect_seconds, switch_seconds, deploy_seconds, load_seconds, catch_up_seconds
+    )
+
+
+def _own_queue_seconds(outlook: SliceOutlook) -> float:
+    rate = outlook.processing_bytes_per_second
+    return _catch_up_seconds(outlook, outlook.standby_queued_bytes, rate, 0.0)
+
+
+def _catch_up_seconds(
+    outlook: SliceOutlook, backlog_bytes: float, bytes_per_second: float, outage_seconds: float
+) -> float:
+    arriving = 0.0 if outlook.input_waits else outlook.input_bytes_per_second
+    behind_bytes = backlog_bytes + arriving * outage_seconds
+    if behind_bytes == 0:
+        return 0.0
+    gain = bytes_per_second - arriving
+    return behind_bytes / gain if gain > 0 else math.inf

@@ -1,0 +1,92 @@
+"""What was seen of a slice lately, and what a crash would find therefore.
+
+A single look says too little: right after a checkpoint there is hardly anything to replay, just before the
+next there is most, and choosing by the moment would follow every tooth of that saw. So the outlook is that of
+the worst moment: the newest checkpoint is as old as checkpoints got lately, and all the while the input came
+as fast as at its fastest in that time. How fast the slice processes is the median of what was seen lately.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from streammine.model.recovery_assessment import SliceOutlook
+from streammine.model.recovery_policy import SliceObservation
+
+AGES = 4
+"""Checkpoints whose age counts, the newest that were replaced."""
+
+PROCESSING_RATES = 16
+"""Looks whose rate of processing counts, the newest."""
+
+ENOUGH_PROCESSING_RATES = 3
+
+INPUT_RATES = 256
+"""Looks whose input counts at most, the newest."""
+
+
+class SliceHistory:
+    """Of one slice. Bounded."""
+
+    def __init__(self) -> None:
+        self._newest: SliceObservation | None = None
+        self._ages_seconds: deque[float] = deque(maxlen=AGES)
+        self._processing: deque[float] = deque(maxlen=PROCESSING_RATES)
+        self._input: deque[tuple[float, float]] = deque(maxlen=INPUT_RATES)
+
+    def observe(self, now_seconds: float, observation: SliceObservation) -> None:
+        self._note_replaced_checkpoint(observation)
+        self._newest = observation
+        rate = observation.processing_bytes_per_second
+        if rate is not None and rate > 0:
+            self._processing.append(rate)
+        self._input.append((now_seconds, observation.input_bytes_per_second))
+        oldest_seconds = now_seconds - self._checkpoint_seconds
+        while self._input[0][0] < oldest_seconds:
+            self._input.popleft()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is not known yet, in words."""
+        assert self._newest is not None
+        missing = []
+        if self._newest.checkpoint is None:
+            missing.append("a complete checkpoint")
+        elif not self._ages_seconds:
+            missing.append("how old checkpoints get")
+        if len(self._processing) < ENOUGH_PROCESSING_RATES:
+            missing.append("how fast it processes")
+        return tuple(missing)
+
+    @property
+    def outlook(self) -> SliceOutlook:
+        """Where nothing is missing."""
+        seen = self._newest
+        assert seen is not None
+        assert seen.checkpoint is not None
+        return SliceOutlook(
+            further_replicas=max(0, min(seen.replicas, seen.nodes) - 1),
+            state_bytes=seen.state_bytes,
+            load_bytes=max(seen.checkpoint.snapshot_bytes, seen.state_bytes),
+            increment_bytes=seen.checkpoint.increment_bytes,
+            checkpoint_seconds=self._checkpoint_seconds,
+            input_bytes_per_second=max(rate for _, rate in self._input),
+            output_bytes_per_second=seen.output_bytes_per_second,
+            processing_bytes_per_second=median(self._processing),
+            busy_share=seen.busy_share,
+            queued_bytes=seen.queued_bytes,
+            standby_queued_bytes=seen.standby_queued_bytes,
+            input_waits=seen.input_waits,
+        )
+
+    @property
+    def _checkpoint_seconds(self) -> float:
+        checkpoint = None if self._newest is None else self._newest.checkpoint
+        return max([0.0 if checkpoint is None else checkpoint.age_seconds, *self._ages_seconds])
+
+    def _note_replaced_checkpoint(self, observation: SliceObservation) -> None:
+        before = None if self._newest is None else self._newest.checkpoint
+        now = observation.checkpoint
+        if before is not None and now is not None and now.age_seconds < before.age_seconds:
+            self._ages_seconds.append(before.age_seconds)

@@ -1,0 +1,66 @@
+"""`streammine scheme`: another fault-tolerance scheme for slices of a running job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from streammine.cli.clusters import cluster_options, connected, running_job, timeout_option
+from streammine.model.errors import ClusterError
+from streammine.model.ids import SliceId
+from streammine.model.job import COMMITTER_SUFFIX, JobGraph
+from streammine.model.schemes import Scheme
+from streammine.model.suggestions import hint, listed
+
+
+@click.command()
+@click.argument("named", metavar="OPERATOR[/PARTITION]")
+@click.argument("scheme", metavar="NAME")
+@click.option(
+    "--job", type=click.IntRange(min=0), help="The job's number; default: the one that runs."
+)
+@cluster_options
+@timeout_option
+def scheme(
+    named: str,
+    scheme: str,
+    job: int | None,
+    name: str | None,
+    folder: Path | None,
+    timeout_seconds: float,
+) -> None:
+    """Change how ready a second replica stands, while the job runs.
+
+    NAME is one of passive-replication (there is none), deployed, passive-standby-cold,
+    passive-standby-hot, active-standby and active-replication, from the cheapest to the one that
+    recovers fastest. The output stays the same, byte for byte.
+    """
+    wanted = _scheme(scheme)
+    with connected(name, folder) as client:
+        running = running_job(job, client.jobs())
+        slices = _slices(running.spec.graph, named)
+        client.change_scheme(running.number, slices, named, wanted, timeout_seconds)
+    click.echo(f"{named} of job {running.number}: {wanted}")
+
+
+def _scheme(text: str) -> Scheme:
+    known = tuple(Scheme)
+    if text not in known:
+        raise ClusterError(
+            f"there is no scheme {text!r}{hint(text, known)} Allowed: {listed(known)}"
+        )
+    return Scheme(text)
+
+
+def _slices(graph: JobGraph, named: str) -> list[SliceId]:
+    """The slices that are meant; a sink's committer goes with the sink. Raises ClusterError where none is."""
+    names = (named, named + COMMITTER_SUFFIX)
+    found = [each for each in graph.slices if str(each) == named or each.vertex in names]
+    if not found:
+        vertices = [vertex.name for vertex in graph.vertices]
+        raise ClusterError(
+            f"nothing is called {named!r}{hint(named, vertices)} There are {listed(vertices)}; "
+            "stateless operators go with what they follow"
+        )
+    return found

@@ -1,0 +1,193 @@
+"""What a source slice's work is: reading its share of the input, then the outgoing edges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from streammine.engine.blame import Blame
+from streammine.engine.edges import OutgoingEdges
+from streammine.engine.stimuli import Finish, Freeze, Output, Read, Work, WorkResult
+from streammine.model.contracts import (
+    Counters,
+    Delivery,
+    FrozenSlice,
+    Piece,
+    Position,
+    SourceReader,
+)
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.ids import FILE_COLUMN, ROW_COLUMN, TIME_COLUMN, SliceId
+
+MOST_PLACES = 4096
+"""Places in a source that are remembered for the next snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A reader's position, with the highest epoch of the rows before it and how many they are."""
+
+    highest: int
+    reader: Position
+    rows_in: int
+
+    def saved(self, rows_dead: int) -> Position:
+        """What a snapshot holds. `rows_dead`: how many there are in the epochs that it covers."""
+        return {"reader": self.reader, "rows_in": self.rows_in, "rows_dead": rows_dead}
+
+
+class SourceProcessor:
+    """Reads a source slice's share and pushes it through the outgoing edges."""
+
+    def __init__(
+        self,
+        slice_id: SliceId,
+        open_reader: Callable[[Position | None], SourceReader],
+        edges: OutgoingEdges,
+        carries_order: bool,
+        carries_time: bool,
+        position: Position | None = None,
+        restored_after: int = BEGINNING,
+        checkpointed: bool = False,
+    ) -> None:
+        """`position` and `restored_after` are of the snapshot that the replica goes on from: rows that the
+        reader repeats of epochs up to that one are passed over."""
+        self.slice_id = slice_id
+        self.open_reader = open_reader
+        self.reader: SourceReader | None = None
+        self.edges = edges
+        self.carries_order = carries_order
+        self.carries_time = carries_time
+        self.counters = Counters()
+        self._restored_after = restored_after
+        self._start = position
+        self._places: list[_Place] = []
+        self._highest = BEGINNING
+        self._checkpointed = checkpointed
+        self._saved_dead = 0
+        if checkpointed:
+            self.edges.dead_by_epoch = Counter()
+        if position is not None:
+            self.counters.rows_in = position["rows_in"]
+            self._saved_dead = edges.rows_dead = position["rows_dead"]
+
+    def prepare(self) -> None:
+        self.edges.prepare()
+
+    def perform(self, work: Sequence[Work], elapsed_seconds: float) -> WorkResult:
+        (item,) = work
+        if isinstance(item, Finish):
+            self.close()
+            return WorkResult(finished=True)
+        if isinstance(item, Freeze):
+            return WorkResult(frozen=self._freeze(item))
+        assert isinstance(item, Read)
+        if self.reader is None:
+            # no byte of the input is touched before the job runs
+            start = self._start
+            self.reader = self.open_reader(None if start is None else start["reader"])
+        outputs: list[Output] = []
+        last_epoch = BEGINNING
+        for _ in range(item.times):
+            if self._checkpointed:
+                self._note_place(self.reader.position())
+            delivery = self.reader.read(item.rows, elapsed_seconds, item.given_below)
+            last_epoch = max(last_epoch, self._deliver(delivery, outputs))
+            if delivery.exhausted or delivery.wake_after_seconds is not None:
+                break
+        self._count(outputs)
+        return WorkResult(
+            outputs=tuple(outputs),
+            open_epoch=max(delivery.open_epoch, _after(self._restored_after)),
+            exhausted=delivery.exhausted,
+            wake_after_seconds=delivery.wake_after_seconds,
+            last_epoch=last_epoch,
+        )
+
+    def _deliver(self, delivery: Delivery, outputs: list[Output]) -> int:
+        """Push what was read through the edges; returns the highest epoch that is known to be."""
+        known = self._restored_after
+        highest = BEGINNING
+        for epoch, dead in delivery.dead:
+            highest = max(highest, epoch)
+            if epoch > known:
+                self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
+        for piece in delivery.pieces:
+            highest = max(highest, piece.epoch)
+            if piece.epoch > known:
+                with Blame(self.slice_id, piece.epoch):
+                    self.edges.push(piece.epoch, self._positioned(piece), outputs)
+        with Blame(self.slice_id, delivery.open_epoch):
+            self.edges.end(delivery.open_epoch, outputs)
+        self.counters.rows_in += delivery.rows_read
+        self._highest = max(self._highest, highest)
+        if delivery.open_epoch not in (BEGINNING, INFINITY):
+            # a source may promise more than its rows say
+            highest = max(highest, delivery.open_epoch - 1)
+        return highest
+
+    def _note_place(self, position: Position) -> None:
+        """A place to go on from, with the highest epoch of which rows lie before it."""
+        if len(self._places) >= MOST_PLACES:
+            # an earlier place than the best is as right, and costs only some reading
+            del self._places[1::2]
+        place = _Place(self._highest, position, self.counters.rows_in)
+        if self._places and self._places[-1].highest == self._highest:
+            self._places[-1] = place
+        else:
+            self._places.append(place)
+
+    def _freeze(self, item: Freeze) -> FrozenSlice:
+        """The last place before which no row of an epoch above the snapshot's lies."""
+        before = [place for place in self._places if place.highest <= item.epoch]
+        position = before[-1].saved(self._dead_until(item.epoch)) if before else self._start
+        self._places = self._places[max(0, len(before) - 1) :]
+        return FrozenSlice(item.epoch, item.last_epoch, item.due, position)
+
+    def _dead_until(self, epoch: int) -> int:
+        """Dead rows of the epochs up to this one, whatever was read of later ones."""
+        dead = self.edges.dead_by_epoch
+        assert dead is not None
+        for each in [each for each in dead if each <= epoch]:
+            self._saved_dead += dead.pop(each)
+        return self._saved_dead
+
+    def _positioned(self, piece: Piece) -> pa.RecordBatch:
+        if not self.carries_order:
+            return piece.batch
+        count = piece.batch.num_rows
+        if piece.rows is not None:
+            rows = piece.rows
+        else:
+            rows = np.arange(piece.row, piece.row + count, dtype=np.int64)
+        files = piece.files
+        if files is None:
+            files = np.full(count, piece.file, np.int32)
+        columns = list(piece.batch.columns)
+        names = list(piece.batch.schema.names)
+        if self.carries_time:
+            assert piece.times is not None, "a reader of time epochs gives each row's time"
+            columns.append(pa.array(piece.times, pa.int64()))
+            names.append(TIME_COLUMN)
+        columns += [pa.array(files, pa.int32()), pa.array(rows, pa.int64())]
+        names += [FILE_COLUMN, ROW_COLUMN]
+        return pa.record_batch(columns, names=names)
+
+    def _count(self, outputs: list[Output]) -> None:
+        self.counters.batches_in += 1
+        self.counters.rows_out += sum(output.rows for output in outputs)
+        self.counters.rows_dead = self.edges.rows_dead
+        self.counters.state_bytes = self.edges.nbytes
+
+    def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
+
+def _after(epoch: int) -> int:
+    return epoch if epoch == BEGINNING else epoch + 1

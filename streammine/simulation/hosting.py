@@ -1,0 +1,43 @@
+"""What a virtual node holds of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from streammine.assembly import BuiltSlice, CompiledJob, Seats
+from streammine.engine.processor import Processor
+from streammine.model.ids import SliceId
+
+Replica = tuple[SliceId, int]
+
+
+@dataclass
+class HostedJob:
+    """What a node holds of a job. `verified`: snapshots that it has read back."""
+
+    compiled: CompiledJob
+    replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)
+    schemas: dict[int, pa.Schema] = field(default_factory=dict)
+    verified: set[str] = field(default_factory=set)
+    seats: Seats = field(default_factory=Seats)
+    began_at_seconds: float = 0.0
+
+    def withdraw(self, replica: Replica) -> None:
+        built = self.replicas.pop(replica, None)
+        if built is not None:
+            built.processor.close()
+            built.spill.close()
+
+
+def counters_of(processor: Processor) -> dict[str, float]:
+    counted = processor.counters
+    return {
+        "rows_in": float(counted.rows_in),
+        "rows_out": float(counted.rows_out),
+        "rows_dead": float(counted.rows_dead),
+        "batches_in": float(counted.batches_in),
+        "epochs": float(counted.epochs),
+        "spilled_bytes": float(counted.spilled_bytes),
+    }

@@ -1,0 +1,103 @@
+"""Six schemes, changed while a job runs and while nodes are killed: the output stays what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from streammine.model.ids import SliceId
+from streammine.model.schemes import Scheme
+from tests.integration.disturbed import RunningJob, Watched, figures, load, nodes_of
+from tests.integration.workplace import Workplace
+
+pytestmark = pytest.mark.slow
+
+CHANGE_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workplace where a cluster of three nodes is up; nothing is left of it in the end."""
+    made = Workplace(tmp_path_factory.mktemp("schemes"))
+    try:
+        done = made.run("up", "--threads", "1", "--nodes", "3")
+        assert done.returncode == 0, done.stderr
+        yield made
+        down = made.run("down")
+        assert down.returncode == 0, down.stderr
+        assert not made.left_over()
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def known(place: Workplace) -> dict[str, Any]:
+    """What the job comes to when nothing happens."""
+    return figures(place.result("submit", load(place, "known", sources__readings__rate=None)))
+
+
+@pytest.fixture
+def cluster(place: Workplace) -> Iterator[Watched]:
+    watched = Watched(place)
+    watched.wait_for_members(lambda members: len(members) == 3)
+    yield watched
+    watched.close()
+
+
+@pytest.fixture
+def start(place: Workplace, request: pytest.FixtureRequest) -> Iterator[Callable[..., RunningJob]]:
+    """Starts the job under the test's name."""
+    started: list[RunningJob] = []
+
+    def starter(**changes: Any) -> RunningJob:
+        file = "".join(each if each.isalnum() else "-" for each in request.node.name)
+        started.append(RunningJob(place, f"{file[-40:].strip('-')}", **changes))
+        return started[-1]
+
+    yield starter
+    for job in started:
+        job.close()
+
+
+@pytest.mark.parametrize("scheme", [each for each in Scheme if each.deploys])
+def test_a_killed_node_is_not_seen_in_the_output(
+    cluster: Watched, start: Callable[..., RunningJob], known: dict[str, Any], scheme: Scheme
+) -> None:
+    job = start(scheme=scheme.value)
+    victim = list(cluster.members())[1]
+    cluster.kill(victim)
+    cluster.wait_for_plan(cluster.job(), lambda plan: victim not in nodes_of(plan))
+    assert job.finished() == known
+
+
+def test_schemes_are_changed_in_any_order_while_a_job_runs(
+    cluster: Watched, start: Callable[..., RunningJob], known: dict[str, Any]
+) -> None:
+    job = start(sources__readings__rate="1500/s")
+    number = cluster.job()
+    slices = [SliceId("plugs", 0), SliceId("plugs", 1)]
+    ladder = list(Scheme)
+    for scheme in (*ladder[1:], ladder[3], ladder[5], ladder[2], ladder[4], ladder[0]):
+        cluster.client.change_scheme(number, slices, "plugs", scheme, CHANGE_SECONDS)
+    assert cluster.plan(number).schemes == dict.fromkeys(slices, ladder[0])
+    assert job.finished() == known
+
+
+def test_the_command_changes_a_slice_and_tells_what_is_wrong(
+    place: Workplace, cluster: Watched, start: Callable[..., RunningJob], known: dict[str, Any]
+) -> None:
+    job = start(sources__readings__rate="800/s")
+    changed = place.run("scheme", "plugs/1", "active-standby")
+    assert (changed.returncode, changed.stderr) == (0, "")
+    (first, second) = cluster.plan(cluster.job()).placements[SliceId("plugs", 1)]
+    assert (first.rung, second.rung) == (Scheme.ACTIVE_REPLICATION, Scheme.ACTIVE_STANDBY)
+    for named, scheme, said in (
+        ("plugs", "active-stanby", "did you mean 'active-standby'?"),
+        ("plug", "deployed", "did you mean 'plugs'?"),
+    ):
+        refused = place.run("scheme", named, scheme)
+        assert refused.returncode == 1
+        assert said in refused.stderr
+    assert job.finished() == known

@@ -1,0 +1,357 @@
+"""The controller over time: it measures, chooses, cools down, and puts safety first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from replication import Controller
+from replication.controller import DECISIONS_KEPT
+from replication.recovery_history import WINDOW, RecoveryHistory
+from replication.slice_controller import SliceController, _Event
+from replication.slice_history import SliceHistory
+from streammine.model.ids import SliceId
+from streammine.model.recovery_assessment import ControlPhase
+from streammine.model.recovery_policy import Measurement, RecoveryGoal, Step
+from tests.unit.recovery_cases import (
+    ACTIVE,
+    COLD,
+    DEPLOYED,
+    MB,
+    MEASURED,
+    PASSIVE,
+    SLICE,
+    controller,
+    seen,
+    settled,
+)
+from tests.unit.transcripts import played, tidy
+
+TWO_SECONDS = RecoveryGoal(2.0)
+
+
+# --- over time ------------------------------------------------------------------------------------
+
+
+class ControllerPlayer:
+    """Plays a controller with one slice, whose checkpoints get 1 s old.
+
+    ==============================  =======================================================
+    0.5 state 40 input 20           at that time; MB and MB/s
+    0.5 state 40 input 20 queue 10  10 MB wait
+    0.5 nothing                     nobody knows how old checkpoints are any more
+    detect, switch, …               that step was measured
+    ==============================  =======================================================
+
+    Below a line stands what is decided, or the phase in brackets where it is another one than before.
+    """
+
+    def __init__(self, goal: RecoveryGoal) -> None:
+        self.controller = Controller(goal)
+        self.looks = 0
+        self.phase: ControlPhase | None = None
+
+    def __call__(self, line: str) -> Iterator[str]:
+        words = line.split()
+        steps = [each for each in MEASURED if each.step.value in line.replace(",", "").split()]
+        if steps:
+            for each in steps:
+                self.controller.measured(each)
+            return
+        values = dict(zip(words[1::2], map(float, words[2::2]), strict=False))
+        self.looks += 1
+        observation = seen(
+            values.get("state", 0.0),
+            values.get("input", 0.0),
+            age_seconds=None if "nothing" in words else 1.0 if self.looks == 1 else 0.5,
+            queued_bytes=values.get("queue", 0.0) * MB,
+        )
+        decisions = self.controller.observe(float(words[0]), {SLICE: observation})
+        yield from (f"{each.chosen}: {each.reason}" for each in decisions)
+        phase = self.controller.stances[SLICE].phase
+        if phase is not self.phase and not decisions:
+            yield f"[{phase.value}]"
+        self.phase = phase
+
+
+def transcript(script: str, goal: RecoveryGoal = TWO_SECONDS) -> None:
+    assert played(script, ControllerPlayer(goal)) == tidy(script)
+
+
+def test_it_starts_with_active_replication_until_it_has_measured_enough() -> None:
+    transcript("""
+        > 0.0 state 5 input 10
+          [measuring]
+        > 1.0 state 5 input 10
+        > 2.0 state 5 input 10
+        > detect, switch, deploy
+        > 3.0 state 5 input 10
+        > load
+        > 4.0 state 5 input 10
+          passive-replication: the cheapest within 1.6 s
+    """)
+
+
+def test_the_scheme_climbs_and_descends_with_the_load() -> None:
+    transcript("""
+        > detect, switch, deploy, load, fetch
+        > 0.0 state 5 input 10
+          [measuring]
+        > 1.0 state 5 input 10
+        > 2.0 state 5 input 10
+          passive-replication: the cheapest within 1.6 s
+        > 3.0 state 5 input 20
+          deployed: passive-replication would take 2.08 s of 2 s; the cheapest within 1.6 s
+        > 4.0 state 39 input 20
+        > 4.5 state 42 input 20
+          passive-standby-cold: deployed would take 2.03 s of 2 s; the cheapest within 1.6 s
+        > 5.0 state 100 input 70
+          active-standby: passive-standby-cold would take inf s of 2 s; the cheapest within 1.6 s
+        > 6.0 state 100 input 20
+        > 8.0 state 40 input 10
+        > 9.9 state 5 input 10
+        > 10.0 state 5 input 10
+          passive-replication: the cheapest within 1.6 s
+        > 12.0 state 40 input 10
+        > 15.0 state 40 input 10
+          [settled]
+        > 16.0 state 40 input 20
+          passive-standby-cold: passive-replication would take 2.6 s of 2 s; the cheapest within 1.6 s
+        > 20.9 state 5 input 5
+        > 21.0 state 5 input 5
+          passive-replication: the cheapest within 1.6 s
+    """)
+
+
+def test_a_spike_of_the_input_counts_for_as_long_as_a_replay_reaches_back() -> None:
+    # at 9.0 the spike at 8.0 is still part of what would be replayed, at 9.1 no longer
+    transcript("""
+        > detect, switch, deploy, load, fetch
+        > 0.0 state 5 input 20
+          [measuring]
+        > 1.0 state 5 input 20
+        > 2.0 state 5 input 20
+          deployed: the cheapest within 1.6 s
+        > 8.0 state 5 input 20
+          [settled]
+        > 9.0 state 5 input 10
+        > 9.1 state 5 input 10
+          passive-replication: the cheapest within 1.6 s
+    """)
+
+
+def test_a_queue_makes_it_climb() -> None:
+    transcript("""
+        > detect, switch, deploy, load, fetch
+        > 0.0 state 5 input 10
+          [measuring]
+        > 1.0 state 5 input 10
+        > 2.0 state 5 input 10
+          passive-replication: the cheapest within 1.6 s
+        > 3.0 state 5 input 10 queue 20
+        > 4.0 state 5 input 10 queue 30
+          deployed: passive-replication would take 2.06 s of 2 s; the cheapest within 1.6 s
+    """)
+
+
+def test_what_is_no_longer_known_brings_it_back_and_the_cool_down_is_kept() -> None:
+    transcript("""
+        > detect, switch, deploy, load, fetch
+        > 0.0 state 5 input 10
+          [measuring]
+        > 1.0 state 5 input 10
+        > 2.0 state 5 input 10
+          passive-replication: the cheapest within 1.6 s
+        > 3.0 nothing
+          active-replication: not measured yet: a complete checkpoint
+        > 4.0 state 5 input 10
+          [cooling]
+        > 7.9 state 5 input 10
+        > 8.0 state 5 input 10
+          passive-replication: the cheapest within 1.6 s
+    """)
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_said() -> None:
+    fresh = Controller(TWO_SECONDS)
+    (decision,) = fresh.observe(0.0, {SLICE: seen(scheme=PASSIVE, age_seconds=None)})
+    assert (decision.previous, decision.chosen) == (PASSIVE, ACTIVE)
+    assert decision.reason == (
+        "not measured yet: detect, switch, deploy, load, a complete checkpoint, how fast it processes"
+    )
+    assert (
+        str(decision) == f"counts/0: passive-replication -> active-replication: {decision.reason}"
+    )
+    for measurement in MEASURED:
+        fresh.measured(measurement)
+    assert fresh.observe(1.0, {SLICE: seen()}) == []
+    assert fresh.stances[SLICE].reason == (
+        "not measured yet: how old checkpoints get, how fast it processes"
+    )
+
+
+def test_a_step_takes_the_median_of_its_newest_times() -> None:
+    history = RecoveryHistory()
+    for measurement in MEASURED:
+        history.add(measurement)
+    for seconds in (0.7, 9.0):
+        history.add(Measurement(Step.DEPLOY, seconds))
+    assert history.times.deploy_seconds == 0.7
+    for _ in range(WINDOW):
+        history.add(Measurement(Step.DEPLOY, 0.2))
+    assert history.times.deploy_seconds == 0.2
+
+
+def test_small_snapshots_say_little_of_how_fast_large_ones_are_loaded() -> None:
+    history = RecoveryHistory()
+    for measurement in MEASURED:
+        history.add(measurement)
+    for _ in range(5):
+        history.add(Measurement(Step.LOAD, 0.02, 1000.0))
+    history.add(Measurement(Step.LOAD, 0.5, 0.0))
+    assert history.times.load_bytes_per_second == pytest.approx((200 * MB + 5000) / 2.1)
+
+
+def test_an_instant_is_measured_too() -> None:
+    history = RecoveryHistory()
+    for measurement in (*MEASURED[:3], Measurement(Step.LOAD, 0.0, 100.0)):
+        history.add(measurement)
+    assert history.times.load_bytes_per_second == pytest.approx(1e8)
+    assert history.times.fetch_bytes_per_second == float("inf")
+
+
+def test_the_outlook_is_that_of_the_worst_moment() -> None:
+    history = SliceHistory()
+    for now, age, rate, processing in (
+        (0.0, 0.4, 10, 90 * MB),
+        (1.0, 1.4, 20, 100 * MB),
+        (2.0, 0.3, 10, None),
+        (2.4, 0.7, 5, 0.0),
+        (2.5, 0.8, 5, 300 * MB),
+    ):
+        assert now == 0.0 or history.missing
+        history.observe(
+            now,
+            seen(30, rate, age_seconds=age, processing_bytes_per_second=processing),
+        )
+    assert history.missing == ()
+    found = history.outlook
+    assert found.checkpoint_seconds == 1.4
+    assert found.input_bytes_per_second == 10 * MB, (
+        "1.4 s ago it was 20 MB/s, 1.5 s ago that counted"
+    )
+    assert found.processing_bytes_per_second == 100 * MB
+    assert found.replay_bytes == pytest.approx(14 * MB)
+
+
+def test_the_larger_of_snapshot_and_state_is_loaded() -> None:
+    for state_mb, expected in ((20, 30), (40, 40)):
+        history = SliceHistory()
+        history.observe(0.0, replace(seen(30), state_bytes=state_mb * MB))
+        history.observe(1.0, seen(30, age_seconds=0.0, state_bytes=state_mb * MB))
+        history.observe(2.0, seen(30, age_seconds=0.0, state_bytes=state_mb * MB))
+        assert history.outlook.load_bytes == expected * MB
+
+
+# --- slices, nodes, records -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alone", [{"nodes": 1}, {"replicas": 1}])
+def test_where_no_further_replica_has_a_place_nothing_is_decided(alone: dict[str, int]) -> None:
+    made = controller(TWO_SECONDS)
+    for now in range(20):
+        heavy = seen(500, 90, scheme=PASSIVE, age_seconds=1.0 + now % 2, **alone)
+        assert made.observe(float(now), {SLICE: heavy}) == []
+    assert made.stances[SLICE].scheme is PASSIVE
+    assert made.stances[SLICE].reason == "there is no second node for a further replica"
+    assert made.observe(20.0, {SLICE: seen(500, 90)}) != []
+
+
+def test_each_slice_has_its_own_scheme() -> None:
+    other = SliceId("counts", 1)
+    made = controller(TWO_SECONDS)
+    for now in range(10):
+        age = 1.0 - 0.5 * (now % 2)
+        both = {other: seen(5, 10, age_seconds=age), SLICE: seen(100, 10, age_seconds=age)}
+        made.observe(float(now), both)
+    assert {each: stance.scheme for each, stance in made.stances.items()} == {
+        SLICE: COLD,
+        other: PASSIVE,
+    }
+    assert [each.slice for each in made.decisions] == [SLICE, other]
+
+
+def test_a_decision_is_said_once_however_long_the_plan_takes() -> None:
+    made = settled(TWO_SECONDS, seen(5, 10))
+    (decision,) = made.decisions
+    assert (decision.previous, decision.chosen) == (ACTIVE, PASSIVE)
+    for now in range(1, 20):
+        assert made.observe(float(now), {SLICE: seen(5, 10, scheme=ACTIVE, age_seconds=0.5)}) == []
+    assert made.stances[SLICE].scheme is PASSIVE
+
+
+def test_a_slice_that_is_not_named_is_forgotten() -> None:
+    made = settled(TWO_SECONDS, seen(5, 10))
+    assert made.observe(1.0, {}) == []
+    assert made.stances == {}
+    (decision,) = made.observe(2.0, {SLICE: seen(5, 10, scheme=DEPLOYED)})
+    assert (decision.previous, decision.chosen) == (DEPLOYED, ACTIVE)
+
+
+def test_decisions_are_kept_with_their_numbers_as_plain_data() -> None:
+    made = settled(TWO_SECONDS, seen(100, 70))
+    (decision,) = made.decisions
+    figures = json.loads(json.dumps(decision.figures(), allow_nan=False))
+    assert figures["slice"] == "counts/0"
+    assert (figures["previous"], figures["chosen"]) == ("active-replication", "active-standby")
+    assert figures["at_seconds"] == 0.2
+    assert figures["outlook"]["input_bytes_per_second"] == 70 * MB
+    schemes = figures["schemes"]
+    assert list(schemes) == [
+        "passive-replication",
+        "deployed",
+        "passive-standby-cold",
+        "passive-standby-hot",
+        "active-standby",
+        "active-replication",
+    ]
+    assert schemes["passive-replication"]["seconds"] is None, "it would never catch up"
+    assert schemes["passive-replication"]["load_seconds"] == 1.0
+    assert schemes["active-standby"]["seconds"] == pytest.approx(0.6)
+    assert schemes["active-standby"]["cost"] == pytest.approx(0.2 + 0.11 + 0.56 + 1)
+    assert str(decision) == (
+        "counts/0: active-replication -> active-standby: the cheapest within 1.6 s "
+        "(passive-replication inf s cost 0, deployed inf s cost 1, passive-standby-cold inf s cost "
+        "1.28, passive-standby-hot 4.33 s cost 1.91, active-standby 0.6 s cost 1.87, "
+        "active-replication 0 s cost 1.91)"
+    )
+
+
+def test_the_newest_decisions_are_kept() -> None:
+    made = settled(RecoveryGoal(2.0, cool_down_seconds=0.0), seen(5, 10))
+    for turn in range(1, DECISIONS_KEPT + 10):
+        state_mb = 100 if turn % 2 else 5
+        observation = seen(state_mb, 10, age_seconds=0.5)
+        assert len(made.observe(float(turn), {SLICE: observation})) == 1
+    assert len(made.decisions) == DECISIONS_KEPT
+    assert made.decisions[-1].at_seconds == DECISIONS_KEPT + 9
+
+
+def test_our_own_mistakes_are_noticed() -> None:
+    made = settled(TWO_SECONDS, seen(5, 10))
+    with pytest.raises(AssertionError, match="time does not go back"):
+        made.observe(0.1, {})
+    with pytest.raises(AssertionError, match="queued_bytes is -1"):
+        seen(queued_bytes=-1)
+    with pytest.raises(AssertionError, match="age_seconds is nan"):
+        seen(age_seconds=float("nan"))
+    with pytest.raises(AssertionError, match="not measured yet: detect"):
+        _ = RecoveryHistory().times
+    with pytest.raises(AssertionError, match="counts/0 can't be cooled while measuring"):
+        SliceController(SLICE, TWO_SECONDS, ACTIVE)._enter(_Event.COOLED)

@@ -1,0 +1,101 @@
+"""How long a recovery would take, in numbers that can be checked by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from replication.estimates import recovery_estimate, recovery_estimates
+from streammine.model.recovery_assessment import RecoveryEstimate, SliceOutlook
+from streammine.model.recovery_policy import RecoverySemantics
+from streammine.model.schemes import Scheme
+from tests.unit.recovery_cases import (
+    ACTIVE,
+    COLD,
+    DEPLOYED,
+    HOT,
+    MB,
+    PASSIVE,
+    STANDBY,
+    TIMES,
+    outlook,
+)
+
+# detect 0.5 s, switch 0.1 s, deploy 0.4 s, load 100 MB at 100 MB/s: 1 s. Since the checkpoint 20 MB came, and
+# 20 MB more come in every second. Fetched, these are made up for at 60 - 20 MB/s, from a queue at 100 - 20.
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        (PASSIVE, RecoveryEstimate(0.5, 0.1, 0.4, 1.0, (20 + 20 * 2.0) / 40)),
+        (DEPLOYED, RecoveryEstimate(0.5, 0.1, 0.0, 1.0, (20 + 20 * 1.6) / 40)),
+        (COLD, RecoveryEstimate(0.5, 0.1, 0.0, 0.0, (20 + 20 * 0.6) / 40)),
+        (HOT, RecoveryEstimate(0.5, 0.1, 0.0, 0.0, (20 + 20 * 0.6) / 80)),
+        (STANDBY, RecoveryEstimate(0.5, 0.1)),
+        (ACTIVE, RecoveryEstimate()),
+    ],
+)
+def test_every_scheme_has_left_what_it_has_not_done_before(
+    scheme: Scheme, expected: RecoveryEstimate
+) -> None:
+    found = recovery_estimate(scheme, outlook(), TIMES, "precise")
+    assert found.detect_seconds == pytest.approx(expected.detect_seconds)
+    assert found.switch_seconds == pytest.approx(expected.switch_seconds)
+    assert found.deploy_seconds == pytest.approx(expected.deploy_seconds)
+    assert found.load_seconds == pytest.approx(expected.load_seconds)
+    assert found.catch_up_seconds == pytest.approx(expected.catch_up_seconds)
+    assert found.seconds == pytest.approx(found.outage_seconds + found.catch_up_seconds)
+
+
+def seconds(found: SliceOutlook, semantics: RecoverySemantics = "precise") -> list[float]:
+    estimates = recovery_estimates(found, TIMES, semantics)
+    assert list(estimates) == list(Scheme)
+    return [estimate.seconds for estimate in estimates.values()]
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (outlook(), [3.5, 2.9, 1.4, 1.0, 0.6, 0.0]),
+        # nothing comes in: only what has to be done is left
+        (outlook(input_bytes_per_second=0.0), [2.0, 1.6, 0.6, 0.6, 0.6, 0.0]),
+        # no state to speak of
+        (outlook(load_bytes=0.0), [2.0, 1.4, 1.4, 1.0, 0.6, 0.0]),
+        # checkpoints that are 3 s old leave 40 MB more
+        (outlook(checkpoint_seconds=3.0), [4.5, 3.9, 2.4, 1.5, 0.6, 0.0]),
+        # and so do 40 MB that wait
+        (outlook(queued_bytes=40 * MB), [4.5, 3.9, 2.4, 1.5, 0.6, 0.0]),
+        # what comes in faster than it can be fetched is never made up for, unless it is there already
+        (
+            outlook(input_bytes_per_second=75 * MB),
+            [math.inf, math.inf, math.inf, 0.6 + (75 + 45) / 25, 0.6, 0.0],
+        ),
+        # a slice that can't keep up is never where it would have been
+        (outlook(processing_bytes_per_second=20 * MB), [math.inf] * 4 + [0.6, 0.0]),
+        # input that waits: 60 MB/s without deduction, and nothing comes meanwhile
+        (
+            outlook(input_waits=True, input_bytes_per_second=60 * MB),
+            [3.0, 2.6, 1.6, 1.2, 0.6, 0.0],
+        ),
+        # a standby that is behind by 24 MB needs 0.3 s at 80 MB/s, less than its turn takes to come
+        (outlook(standby_queued_bytes=24 * MB), [3.5, 2.9, 1.4, 1.0, 0.6, 0.3]),
+        (outlook(standby_queued_bytes=80 * MB), [3.5, 2.9, 1.4, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_what_a_crash_would_find_decides(case: SliceOutlook, expected: list[float]) -> None:
+    assert seconds(case) == pytest.approx(expected)
+
+
+def test_gap_recovery_makes_up_for_nothing() -> None:
+    assert seconds(outlook(), "gap") == pytest.approx([2.0, 1.6, 0.6, 0.6, 0.6, 0.0])
+    slow = outlook(processing_bytes_per_second=1 * MB, queued_bytes=500 * MB)
+    assert seconds(slow, "gap") == pytest.approx([2.0, 1.6, 0.6, 0.6, 0.6, 0.0])
+
+
+def test_until_a_replay_was_fetched_it_comes_as_fast_as_it_is_processed() -> None:
+    times = replace(TIMES, fetch_bytes_per_second=math.inf)
+    cold, hot = (recovery_estimate(each, outlook(), times, "precise") for each in (COLD, HOT))
+    assert cold == hot
