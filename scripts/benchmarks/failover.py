@@ -26,6 +26,7 @@ from benchmarks.held_state import PULSE, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
 from benchmarks.pictures import keep_results, say_results
 from benchmarks.report import print_json, print_table
+from streammine.model.schemes import Scheme
 
 BAR_SECONDS = 0.1
 EPOCH_SECONDS = 0.1
@@ -150,6 +151,7 @@ def _job(fault: str, keys: int, rate: int, slices: int, replicas: int = 1) -> He
         rate=rate,
         slices=slices,
         replicas=replicas,
+        scheme=Scheme.ACTIVE_REPLICATION if replicas > 1 else Scheme.PASSIVE_REPLICATION,
     )
 
 

@@ -49,6 +49,7 @@ class ReplicaFigures:
     slice: str
     node: str
     generation: int
+    rung: str
     leads: bool
     phase: str
     epoch: str
@@ -128,6 +129,7 @@ def _replica(slice_name: str, told: dict[str, Any]) -> ReplicaFigures:
         slice_name,
         told["node"],
         told["generation"],
+        told["rung"],
         told["leads"],
         told["phase"],
         _epoch(told["frontier"]),

@@ -48,8 +48,8 @@ def moved_plan(
     job: ManagedJob, leaving: Mapping[SliceId, Placement], nodes: Sequence[Node], live: bool
 ) -> Plan:
     """Another replica on a node of `nodes` for each that is to leave; that one goes at once unless `live`.
-    An operator that stands ready there is used. One whose slice stands on all of `nodes` leaves it to the
-    others."""
+    An operator that stands ready there is used. Where all of `nodes` have a replica already, one of them
+    takes its place when it has caught up."""
     assert job.plan is not None
     placements = dict(job.plan.placements)
     staying = {
@@ -64,15 +64,18 @@ def moved_plan(
     }
     places = place_again(leaving, staying | {each: linked[each] for each in leaving}, nodes)
     for slice_id, old in leaving.items():
-        going = [replace(old, leaving=True)] if live and old.rung.queues else []
         if slice_id not in places:
-            others = staying[slice_id]
-            kept = going if any(each.rung.publishes for each in others) else []
-            placements[slice_id] = leading_first((*kept, *promoted(job, slice_id, others)))
+            goes_on = live and old.rung.queues and linked[slice_id]
+            placements[slice_id] = (
+                leading_first((replace(old, leaving=True), *staying[slice_id]))
+                if goes_on
+                else promoted(job, slice_id, staying[slice_id])
+            )
             continue
         name, member = places[slice_id]
         new = Placement(name, job.next_generation, member, origins.get(slice_id), rung=old.rung)
-        others = tuple(each for each in staying[slice_id] if each.node != name)
+        others = [each for each in staying[slice_id] if each.node != name]
+        going = [replace(old, leaving=True)] if live and old.rung.queues else []
         placements[slice_id] = leading_first((*going, *others, new))
     return job.next_plan(placements=placements)
 
@@ -103,9 +106,11 @@ def arrived_plan(job: ManagedJob) -> Plan | None:
 def _without_leaving(
     job: ManagedJob, slice_id: SliceId, group: tuple[Placement, ...]
 ) -> tuple[Placement, ...]:
-    staying = [each for each in group if each.rung.queues and not each.leaving]
+    if not any(each.leaving for each in group):
+        return leading_first(group)
+    staying = [each for each in group if not each.leaving and each.rung.queues]
     new = job.report_of(slice_id, newest(staying))
-    return leading_first(
+    kept = leading_first(
         each
         for each in group
         if not each.leaving
@@ -113,3 +118,4 @@ def _without_leaving(
         or (old := job.report_of(slice_id, each)) is None
         or not new.received >= old.received > BEGINNING
     )
+    return kept if len(kept) == len(group) else promoted(job, slice_id, kept)

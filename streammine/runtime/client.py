@@ -169,8 +169,8 @@ class Client:
         return self._end_of(job, "asked for a savepoint", timeout_seconds)
 
     def move(self, job: int, slice_name: str, node: str, mode: str, timeout_seconds: float) -> None:
-        """Have the manager move a slice ("vertex/index"), and wait until it runs there and one place less;
-        of several replicas it is the one that leads that moves.
+        """Have the manager move a slice ("vertex/index"), and wait until it runs there and one place less.
+        Of several replicas it is the one that leads that moves.
 
         Raises ClusterError when that can't be, the job ends, or it takes too long.
         """

@@ -24,6 +24,7 @@ def replica(node, generation, frontier, leads=False):
     return {
         "node": node,
         "generation": generation,
+        "rung": "active-replication",
         "leads": leads,
         "phase": "running",
         "frontier": frontier,

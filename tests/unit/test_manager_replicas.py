@@ -17,6 +17,7 @@ from streammine.engine.node_stimuli import CheckpointPublished, CheckpointsFound
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
+from streammine.model.schemes import Scheme
 from tests.unit.managing import checkpoint, leading, plan_of, planned, told
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
 
@@ -24,9 +25,8 @@ COUNTS = SliceId("counts", 1)
 
 
 def replicated(replicas: int) -> JobGraph:
-    return JobGraph(
-        tuple(replace(vertex, replicas=replicas) for vertex in GRAPH.vertices), GRAPH.edges
-    )
+    active = {"replicas": replicas, "scheme": Scheme.ACTIVE_REPLICATION}
+    return JobGraph(tuple(replace(each, **active) for each in GRAPH.vertices), GRAPH.edges)
 
 
 class Managed:
@@ -100,8 +100,13 @@ def _drawn(each: Placement) -> str:
     return f"({text})" if each.leaving else text
 
 
-def generations(plan: Plan) -> set[tuple[SliceId, int]]:
-    return {(one, each.generation) for one, group in plan.placements.items() for each in group}
+def replicas_of(plan: Plan) -> set[tuple[SliceId, int, str]]:
+    """Slice, generation and node of each replica."""
+    return {
+        (one, each.generation, each.node)
+        for one, group in plan.placements.items()
+        for each in group
+    }
 
 
 def test_the_first_plan_numbers_the_replicas_of_each_slice() -> None:
@@ -170,12 +175,12 @@ def test_all_replicas_of_a_slice_that_are_lost_are_made_up_for_one_after_the_oth
 @pytest.mark.parametrize("replicas", [2, 3, 5])
 def test_no_generation_is_ever_used_twice(replicas: int) -> None:
     job = Managed("abcdef", replicas)
-    used = generations(job.plan)
+    used = {each[:2] for each in replicas_of(job.plan)}
     for nodes in ("acdef", "acd", "cd", "d", "de", "aed", "ae", "aefg", "g"):
-        before = generations(job.plan)
+        before = replicas_of(job.plan)
         job.live(nodes)
         job.hear()
-        new = generations(job.plan) - before
+        new = {each[:2] for each in replicas_of(job.plan) - before}
         assert not new & used
         used |= new
 

@@ -9,6 +9,7 @@ import pytest
 
 from streammine import Topology
 from streammine.assembly import BuiltSlice, CompiledJob, Environment, Seats, write_snapshot
+from streammine.assembly.step_times import StepTimes
 from streammine.engine.node_stimuli import NewReplica, Seated, Sit
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import Accumulate, CloseEpoch, Freeze, TakeState, Work, WorkResult
@@ -47,7 +48,7 @@ class House:
 
     store: MemoryStore = field(default_factory=MemoryStore)
     spills: list[ClosingSpill] = field(default_factory=list)
-    seats: Seats = field(default_factory=Seats)
+    seats: Seats = field(default_factory=lambda: Seats(StepTimes(lambda: 0.0)))
 
     def __post_init__(self) -> None:
         Prepared.times = 0
