@@ -171,6 +171,9 @@ class Monitor:
             return
         target = self._spec.graph.channels[channel.number].target
         for placement in self.plans[-1].placements[target]:
+            if not placement.rung.queues:
+                # it asks for nothing: whoever uses the operator later begins where the plan says
+                continue
             taker = self.books.get((target, placement.generation))
             if taker is not None:
                 stands_at = taker.machine.inputs[channel.number].open_epoch
