@@ -167,12 +167,14 @@ class Monitor:
 
     def _check_needed(self, book: ReplicaBook, channel: OutputChannel) -> None:
         """No replica that the plan lists is still to ask for what was forgotten."""
-        if book.finished:
+        plan, own = self.plans[-1], book.machine
+        listed = {each.generation for each in plan.placements[own.slice_id]}
+        if book.finished or own.generation not in listed:
             return
         target = self._spec.graph.channels[channel.number].target
-        for placement in self.plans[-1].placements[target]:
+        for placement in plan.placements[target]:
             if not placement.rung.queues:
-                # it has no links: who takes part here later is another generation
+                # it asks for nothing before it is another generation
                 continue
             taker = self.books.get((target, placement.generation))
             if taker is not None:
