@@ -92,6 +92,10 @@ def offers(job: ManagedJob) -> dict[str, StateOffers]:
     if not complete or not job.known:
         return {}
     newest = complete[-1]
+    listed = {
+        (one, each.generation) for one, group in job.plan.placements.items() for each in group
+    }
+    job.offered = {key: epoch for key, epoch in job.offered.items() if key in listed}
     found: dict[str, list[StateOffer]] = {}
     for slice_id, group in job.plan.placements.items():
         restore = newest.slices[str(slice_id)]

@@ -184,7 +184,9 @@ class ManagedJob:
     def rung_of(self, slice_id: SliceId, node: str | None = None) -> Scheme:
         """Where they stand, so that it is what it is to be; on a node that is crowded they do not process."""
         scheme = self.scheme_of(slice_id)
-        if scheme.processes and self.plan is not None and node in self.plan.crowded:
+        crowded = self.plan is not None and node in self.plan.crowded
+        # without checkpoints nothing could make a queue shorter
+        if crowded and scheme.processes and self.recovery.mode != "none":
             scheme = Scheme.PASSIVE_STANDBY_HOT
         return self.graph.rung_of(slice_id.vertex, scheme)
 

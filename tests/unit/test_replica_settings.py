@@ -114,7 +114,7 @@ def test_explain_says_how_many_there_are_of_each(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[lines.index("stateful counts (4 slices)") + 1] == (
-        "  3 replicas of each, on different nodes"
+        "  3 replicas of each, on different nodes: active-replication"
     )
     result = lines.index(next(line for line in lines if line.startswith("sink result")))
     assert "replicas" not in lines[result + 1]
