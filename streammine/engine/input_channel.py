@@ -33,7 +33,7 @@ from streammine.model.errors import ProtocolError
 from streammine.model.frames import FrameHeader
 
 PATIENCE = 2
-LONGEST_PATIENCE = 16
+LONGEST_PATIENCE = 4
 """Beats without a frame until a tail that was announced counts as lost, at first and at most."""
 
 

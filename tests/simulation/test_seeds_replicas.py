@@ -7,7 +7,7 @@ import functools
 import pyarrow as pa
 import pytest
 
-from streammine.simulation.faults import parse_kinds
+from streammine.simulation.faults import FaultKind, parse_kinds
 from streammine.simulation.run import run_workload
 from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.trials import Trials
@@ -50,6 +50,13 @@ def seeds(name: str, replicas: int) -> Seeds:
 def test_faults_change_nothing(name: str, replicas: int, count: int, portion: int) -> None:
     first = FIRST_SEED + portion * count
     seeds(name, replicas).run("all", range(first, first + count))
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_replicas_step_down_on_crowded_nodes_and_climb_back(replicas: int) -> None:
+    first = FIRST_SEED + 100
+    done = seeds("word count", replicas).run("crowded,crash", range(first, first + 6))
+    assert sum(trial.faults.get(FaultKind.CROWDED, 0) for trial in done) >= len(done)
 
 
 @pytest.mark.parametrize("name", ["word count", "join", "components"])
