@@ -5,10 +5,9 @@ from __future__ import annotations
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import BuiltSlice, Environment
 from streammine.assembly.step_times import StepTimes
-from streammine.engine.node_stimuli import NewReplica, Seated, Sit
+from streammine.engine.node_stimuli import NewReplica, Seated, Sit, damaged_by
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import TakeState
-from streammine.model.control import DamagedSnapshot
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
@@ -44,11 +43,7 @@ class Seats:
                 self._times.took(Step.LOAD, wish.slice, wish.generation, begun, nbytes)
         except SnapshotDamagedError as error:
             self.leave(wish.slice)
-            assert restore is not None
-            assert restore.record is not None
-            damaged = DamagedSnapshot(
-                str(wish.slice), wish.generation, restore.record.name, str(error)
-            )
+            damaged = damaged_by(wish, error)
             return Seated(wish.job, wish.slice, wish.generation, BEGINNING, 0, damaged=damaged)
         epoch = BEGINNING if restore is None else restore.epoch
         processor = built.processor

@@ -43,19 +43,6 @@ class SliceFigures:
 
 
 @dataclass(frozen=True)
-class ReplicaFigures:
-    """One replica of a slice ("vertex/index"). Of those of a slice one leads: its snapshots count."""
-
-    slice: str
-    node: str
-    generation: int
-    rung: str
-    leads: bool
-    phase: str
-    epoch: str
-
-
-@dataclass(frozen=True)
 class JobFigures:
     """One look at a running job."""
 
@@ -66,7 +53,6 @@ class JobFigures:
     operators: tuple[OperatorFigures, ...] = ()
     nodes: tuple[NodeFigures, ...] = ()
     slices: dict[str, SliceFigures] = field(default_factory=dict)
-    replicas: tuple[ReplicaFigures, ...] = ()
 
     @property
     def shown(self) -> list[OperatorFigures]:
@@ -118,21 +104,6 @@ def figures(spec: JobSpec, status: dict[str, Any], before: JobFigures | None) ->
         operators=tuple(operators),
         nodes=node_figures(status, before.nodes if before is not None else ()),
         slices=slices,
-        replicas=tuple(
-            _replica(name, each) for name, report in reports.items() for each in report["replicas"]
-        ),
-    )
-
-
-def _replica(slice_name: str, told: dict[str, Any]) -> ReplicaFigures:
-    return ReplicaFigures(
-        slice_name,
-        told["node"],
-        told["generation"],
-        told["rung"],
-        told["leads"],
-        told["phase"],
-        _epoch(told["frontier"]),
     )
 
 
@@ -155,7 +126,7 @@ def _operator(
         places[node] = places.get(node, 0) + 1
     return OperatorFigures(
         name=name,
-        epoch=_epoch(min(each["frontier"] for each in reports.values())),
+        epoch=epoch_text(min(each["frontier"] for each in reports.values())),
         rows_in=int(sum(each["counters"].get("rows_in", 0) for each in reports.values())),
         rows_per_second=sum(slices[key].rows_per_second for key in reports),
         waiting_bytes=sum(each["counters"].get("waiting_bytes", 0.0) for each in reports.values()),
@@ -163,7 +134,7 @@ def _operator(
     )
 
 
-def _epoch(frontier: int) -> str:
+def epoch_text(frontier: int) -> str:
     if frontier == BEGINNING:
         return "-"
     return "end" if frontier == INFINITY else f"{frontier:,}"

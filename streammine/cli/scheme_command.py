@@ -9,7 +9,7 @@ import click
 from streammine.cli.clusters import cluster_options, connected, running_job, timeout_option
 from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
-from streammine.model.job import COMMITTER_SUFFIX, JobGraph
+from streammine.model.job import JobGraph
 from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.model.suggestions import hint, listed
 
@@ -59,10 +59,9 @@ def _scheme(text: str) -> Scheme | None:
     return Scheme(text)
 
 
-def _slices(graph: JobGraph, named: str) -> list[SliceId]:
-    """The slices that are meant; a sink's committer goes with the sink. Raises ClusterError where none is."""
-    names = (named, named + COMMITTER_SUFFIX)
-    found = [each for each in graph.slices if str(each) == named or each.vertex in names]
+def _slices(graph: JobGraph, named: str) -> tuple[SliceId, ...]:
+    """The slices that are meant. Raises ClusterError where none is."""
+    found = graph.slices_named(named)
     if not found:
         vertices = [vertex.name for vertex in graph.vertices]
         raise ClusterError(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from streammine.cli.figures import epoch_text
 from streammine.cli.tables import text_table
-from streammine.model.epochs import BEGINNING, INFINITY
 
 DECISIONS_SHOWN = 8
 """In a terminal, the newest."""
@@ -68,7 +68,7 @@ def _replica_rows(name: str, told: dict[str, Any]) -> Iterator[dict[str, object]
             "generation": each["generation"],
             "rung": "leads" if each["leads"] else each["rung"],
             "phase": each["phase"],
-            "epoch": _epoch(each["frontier"]),
+            "epoch": epoch_text(each["frontier"]),
             "state": f"{counters.get('state_bytes', 0) / 1e6:,.1f} MB",
             "waiting": f"{counters.get('bytes_waiting', 0) / 1e6:,.1f} MB",
             "events in": f"{counters.get('rows_in', 0):,.0f}",
@@ -89,9 +89,3 @@ def _estimate(told: dict[str, Any]) -> dict[str, str]:
         "recovery": "never" if seconds is None else f"{seconds:.2f} s",
         "cost": f"{estimate['cost']:.2f}",
     }
-
-
-def _epoch(frontier: int) -> str:
-    if frontier == BEGINNING:
-        return "-"
-    return "end" if frontier == INFINITY else f"{frontier:,}"

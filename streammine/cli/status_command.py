@@ -137,9 +137,6 @@ def _tree(
                 "operators": [asdict(each) for each in shown[job.number].operators]
                 if job.number in shown
                 else [],
-                "replicas": [asdict(each) for each in shown[job.number].replicas]
-                if job.number in shown
-                else [],
                 **_schemes(status["jobs"].get(str(job.number))),
             }
             for job in jobs

@@ -61,7 +61,7 @@ class HostedJob:
         return tuple(each for each in self.placed(slice_id) if each.rung.queues)
 
     def led_by(self, machine: SliceMachine) -> bool:
-        """Whether the replica is its slice's oldest."""
+        """Whether the replica is the first that the plan lists of its slice."""
         group = self.placed(machine.slice_id)
         return not group or group[0].generation == machine.generation
 

@@ -70,7 +70,7 @@ class LinkedReplica:
             self._announcement(each, receiver) for each in outputs for receiver in each.unconfirmed
         ]
         effects += self._subscriptions()
-        effects += [each for each in self._credits() if each.frontier > BEGINNING]
+        effects += self._credits()
         return effects
 
     def _rewired(self, stimulus: Rewired) -> list[Effect]:
@@ -142,10 +142,13 @@ class LinkedReplica:
             if not feed.confirmed
         ]
 
-    def _credits(self) -> list[GrantCredit]:
+    def _credits(self) -> list[Effect]:
+        """What each sender may send now, on channels that have got anywhere."""
+        credits = ((channel, self._credit_on(channel)) for channel in self.inputs.values())
         return [
-            GrantCredit(channel.number, sender, self.generation, self._credit_on(channel))
-            for channel in self.inputs.values()
+            GrantCredit(channel.number, sender, self.generation, frontier)
+            for channel, frontier in credits
+            if frontier > BEGINNING
             for sender in channel.feeds
         ]
 

@@ -13,6 +13,7 @@ from streammine.engine.output_channel import Outgoing
 from streammine.engine.slice import SliceMachine
 from streammine.model import control
 from streammine.model.contracts import FrozenSlice
+from streammine.model.errors import SnapshotDamagedError
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, JobOutcome, Plan
@@ -272,13 +273,22 @@ class Perform:
     spare: bool = False
 
 
-def spoiled(effect: Perform, reason: str) -> control.DamagedSnapshot:
-    """What is told of a replica whose work was to take in a snapshot that can't be read."""
-    (take,) = effect.work
-    assert isinstance(take, stimuli.TakeState)
-    assert take.restore.record is not None
-    name = take.restore.record.name
-    return control.DamagedSnapshot(str(effect.slice), effect.generation, name, reason)
+def damaged_by(
+    wish: NewReplica | Sit | Perform, error: SnapshotDamagedError
+) -> control.DamagedSnapshot:
+    """What is told of a replica that was to be in the state of a snapshot which can't be read."""
+    match wish:
+        case NewReplica() | Sit():
+            restore = wish.restore
+        case Perform(work=(stimuli.TakeState(taken),)):
+            restore = taken
+        case _:
+            raise AssertionError(f"{wish} reads no snapshot")
+    assert restore is not None
+    assert restore.record is not None
+    return control.DamagedSnapshot(
+        str(wish.slice), wish.generation, restore.record.name, str(error)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,10 +132,10 @@ class Link:
 class OutputChannel:
     """The sending end of channel `number`, in the replica of generation `generation`.
 
-    `receivers`: generations whose links stand from the start, with everything on them. `queueing`: receivers
-    that take all that comes, and do no work. `restored_after`: the
+    `receivers`: generations whose links stand from the start, with everything on them. `restored_after`: the
     epoch that the sender was restored to; it makes everything above. `checkpointed`: complete checkpoints
-    prune the log. Counted are the bytes made, and the rows sent, each on the first link.
+    prune the log. `queueing`: receivers that take all that comes, and do no work. Counted are the bytes made,
+    and the rows sent, each on the first link.
     """
 
     def __init__(

@@ -108,8 +108,7 @@ def _without_leaving(
 ) -> tuple[Placement, ...]:
     if not any(each.leaving for each in group):
         return leading_first(group)
-    staying = [each for each in group if not each.leaving and each.rung.queues]
-    new = job.report_of(slice_id, newest(staying))
+    new = job.report_of(slice_id, newest(each for each in group if not each.leaving))
     kept = leading_first(
         each
         for each in group

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.manager_stimuli import SchemeAsked
-from streammine.model.ids import SliceId
-from streammine.model.job import COMMITTER_SUFFIX, Plan
+from streammine.model.job import Plan
 from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.model.suggestions import hint, listed
 
@@ -17,7 +16,8 @@ def scheme_refusal(job: ManagedJob, wish: SchemeAsked, nodes: int) -> str | None
         return (
             f"there is no scheme {wish.scheme!r}{hint(wish.scheme, known)} Allowed: {listed(known)}"
         )
-    if not named(job, wish):
+    meant = job.graph.slices_named(wish.slices)
+    if not meant:
         vertices = tuple(vertex.name for vertex in job.graph.vertices)
         return f"there is no operator or slice {wish.slices!r}; the job's are {listed(vertices)}"
     if wish.scheme == AUTOMATIC:
@@ -26,22 +26,16 @@ def scheme_refusal(job: ManagedJob, wish: SchemeAsked, nodes: int) -> str | None
         return None
     if Scheme(wish.scheme).deploys and nodes < 2:
         return f"{wish.scheme} needs a second node; start another one first"
-    for slice_id in named(job, wish):
+    for slice_id in meant:
         if Scheme(wish.scheme).deploys and not job.graph.vertex(slice_id.vertex).replicable:
             return f"{slice_id.vertex} is a live source: clients send to one receiver"
     return None
 
 
-def named(job: ManagedJob, wish: SchemeAsked) -> list[SliceId]:
-    """The slices that the wish is about. A sink's committer goes with the sink."""
-    names = (wish.slices, wish.slices + COMMITTER_SUFFIX)
-    return [each for each in job.graph.slices if str(each) == wish.slices or each.vertex in names]
-
-
 def asked_plan(job: ManagedJob, wish: SchemeAsked) -> Plan:
     """The plan that says what is wished; what follows from it comes in later ones."""
     assert job.plan is not None
-    meant = named(job, wish)
+    meant = job.graph.slices_named(wish.slices)
     others = [each for each in job.plan.fixed if each not in meant]
     if wish.scheme == AUTOMATIC:
         return job.next_plan(fixed=tuple(others))

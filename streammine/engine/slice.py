@@ -278,7 +278,7 @@ class SliceMachine(LinkedReplica):
         received = self.received_below
         self.frontier.advance(each.open_epoch for each in self.inputs.values())
         if not self.rung.processes:
-            return [*effects, *(self._credits() if self.received_below > received else ())]
+            return effects + (self._credits() if self.received_below > received else [])
         return effects + self._settle()
 
     def _is_barrier(self, epoch: int) -> bool:
@@ -404,7 +404,7 @@ class SliceMachine(LinkedReplica):
             return []
         self.processed_below = processed
         self._end(processed)
-        return [*self._credits()]
+        return self._credits()
 
     def _credit_on(self, _: InputChannel) -> int:
         """Who only queues what comes takes it all: it waits in memory or on disk."""

@@ -192,7 +192,7 @@ class Rewired:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """Of the slice's replicas the oldest leads: its snapshots count, and nobody else makes any."""
+    """Of the slice's replicas the plan's first leads: its snapshots count, and nobody else makes any."""
 
     by_this: bool
 

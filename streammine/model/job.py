@@ -178,6 +178,11 @@ class JobGraph:
         """The loop that a vertex is a member of."""
         return next((loop for loop in self.loops if name in loop.members), None)
 
+    def slices_named(self, text: str) -> tuple[SliceId, ...]:
+        """One slice ("vertex/index"), or all of a vertex; a sink's committer goes with the sink."""
+        names = (text, text + COMMITTER_SUFFIX)
+        return tuple(each for each in self.slices if str(each) == text or each.vertex in names)
+
     def rung_of(self, name: str, scheme: Scheme) -> Scheme:
         """The rung on which the further replicas of a vertex's slices stand under a scheme.
 
@@ -271,7 +276,7 @@ class Plan:
     """The declared assignment of replicas to nodes; nodes reconcile towards it (DESIGN §5).
 
     `phase`: "deploy" (build slices, connect, load kernels; sources wait), "run", or "stop". Of several
-    placements of a slice the first is the oldest, which alone makes snapshots. No slice is placed on a
+    placements of a slice the first one leads, which alone makes snapshots. No slice is placed on a
     node that is `draining`. `savepoint`: the job ends with the next complete checkpoint. `rebuilt`: how
     many plans in a row made up for losses while the job got no further than the epoch `reached`.
     `began_at`: where the phase is "run", when the pace of its sources began, in seconds of the system clock

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment, Seats, StepTimes
-from streammine.engine.node_stimuli import NewReplica, Seated, Sit
+from streammine.engine.node_stimuli import NewReplica, Seated, Sit, damaged_by
 from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.source_processor import SourceProcessor
@@ -135,16 +135,7 @@ class HostedJob:
                 try:
                     machines.append(self._build(self.compiled, replica, environment))
                 except SnapshotDamagedError as error:
-                    assert replica.restore is not None
-                    assert replica.restore.record is not None
-                    damaged.append(
-                        DamagedSnapshot(
-                            str(replica.slice),
-                            replica.generation,
-                            replica.restore.record.name,
-                            str(error),
-                        )
-                    )
+                    damaged.append(damaged_by(replica, error))
             return machines, damaged
 
     def _build(

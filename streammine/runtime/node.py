@@ -391,7 +391,7 @@ class Node:
                 logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)
                 self._handle(machine.WorkFinished(*replica, None, str(error), replaced=True))
             except SnapshotDamagedError as error:
-                spoiled = machine.spoiled(effect, str(error))
+                spoiled = machine.damaged_by(effect, error)
                 self._handle(machine.WorkFinished(*replica, None, damaged=spoiled))
             except BaseException as error:
                 # user code can raise anything, SystemExit too; the worker thread must live on

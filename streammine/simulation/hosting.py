@@ -32,8 +32,7 @@ class HostedJob:
     def withdraw(self, replica: Replica) -> None:
         built = self.replicas.pop(replica, None)
         if built is not None:
-            built.processor.close()
-            built.spill.close()
+            built.close()
 
 
 def counters_of(processor: Processor) -> dict[str, float]:

@@ -99,7 +99,7 @@ class Monitor:
             self._look_into(node)
 
     def _check_leads(self, slice_id: SliceId, generation: int) -> None:
-        """Only the oldest replica of a slice freezes."""
+        """Only a replica of a slice that leads freezes."""
         groups = [plan.placements[slice_id] for plan in self.plans]
         assert any(group[0].generation == generation for group in groups), (
             f"{slice_id}@{generation} makes a snapshot, though in no plan it leads"

@@ -293,10 +293,7 @@ class VirtualNode:
                 seat = job.seats.give(replica.slice)
                 built = job.times.built(job.compiled, effect.job, replica, environment, seat, begun)
             except SnapshotDamagedError as error:
-                assert replica.restore is not None
-                assert replica.restore.record is not None
-                name, text = replica.restore.record.name, str(replica.slice)
-                damaged.append(control.DamagedSnapshot(text, replica.generation, name, str(error)))
+                damaged.append(machine.damaged_by(replica, error))
             except StreammineError as error:
                 failure = str(error)
             else:
@@ -355,7 +352,7 @@ class VirtualNode:
             try:
                 result = perform()
             except SnapshotDamagedError as error:
-                damaged = machine.spoiled(effect, str(error))
+                damaged = machine.damaged_by(effect, error)
             except StreammineError as error:
                 failure, replaced = str(error), isinstance(error, ReplacedError)
             processor.counters.busy_seconds += self._seconds() - begun

@@ -163,11 +163,9 @@ def test_the_status_tells_where_the_replicas_of_each_slice_are(
     job = start()
     number = cluster.job()
     told = next(each for each in place.result("status", number)["jobs"] if each["job"] == number)
-    nodes: dict[str, list[str]] = {}
-    for each in told["replicas"]:
-        nodes.setdefault(each["slice"], []).append(each["node"])
-    assert {len(set(each)) for each in nodes.values()} == {2}
-    assert sum(each["leads"] for each in told["replicas"]) == len(nodes)
+    replicas = [each["replicas"] for each in told["slices"].values()]
+    assert {len({replica["node"] for replica in each}) for each in replicas} == {2}
+    assert [sum(replica["leads"] for replica in each) for each in replicas] == [1] * len(replicas)
     shown = place.run("status", number).stdout
     assert "generation" in shown
     assert "leads" in shown
