@@ -220,6 +220,18 @@ class JobGraph:
         return frozenset(edge.target for edge in self.edges if edge.either)
 
     @cached_property
+    def receivers(self) -> dict[str, int]:
+        """Sources that receive one feed, numbered among those that do."""
+        numbers: dict[str, int] = {}
+        groups: dict[tuple[str, int], list[str]] = {}
+        for edge in self.edges:
+            if edge.either:
+                group = groups.setdefault((edge.target, edge.port), [])
+                numbers.setdefault(edge.source, len(group))
+                group.append(edge.source)
+        return numbers
+
+    @cached_property
     def most_replicas(self) -> int:
         """That any slice has."""
         return max((vertex.replicas for vertex in self.vertices), default=1)
