@@ -4,6 +4,9 @@ A day of edits is played in some minutes; the state is a window of the last 20 s
 played under the controller, under active replication of everything, and under the controller while nodes are
 killed (SIGKILL) at random moments, each of which is replaced. A recovery ends when commits are no later than
 before the kill. The output must be the same each time. After Martin (2015), chapter 6.
+
+As long as no loss was measured, the controller takes it that one may go unnoticed for as long as the failure
+detector allows. So in every run a node is killed early, and costs count from when that is over.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ BAR_COST = 0.6
 """Of what active replication of everything costs."""
 
 FIRST_KILL_SECONDS = 10.0
+COSTS_FROM_SECONDS = 25.0
+"""The node that was killed first has been replaced, and schemes have been chosen again."""
+
 KILLS_APART_SECONDS = 12.0
 """A node has joined again by then, and a checkpoint is complete."""
 
@@ -41,7 +47,7 @@ AFTER_SECONDS = 10.0
 @click.option("--nodes", type=click.IntRange(2, 64), default=3, show_default=True)
 @click.option(
     "--seconds",
-    type=click.IntRange(20),
+    type=click.IntRange(40),
     default=420,
     show_default=True,
     help="In which the day is played.",
@@ -60,7 +66,13 @@ AFTER_SECONDS = 10.0
     show_default=True,
     help="Seconds that a recovery may take.",
 )
-@click.option("--kills", type=click.IntRange(0), default=20, show_default=True)
+@click.option(
+    "--kills",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="At random moments, in a run of their own; 0: no such run.",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the kills.")
 @click.option(
     "--rhythm",
@@ -82,20 +94,22 @@ def controller(
     try:
         minutes = app_rhythm() if rhythm is None else rhythm_of(rhythm)
         last = seconds - AFTER_SECONDS
-        moments = random_moments(kills, FIRST_KILL_SECONDS, last, KILLS_APART_SECONDS, seed)
+        moments = random_moments(kills, COSTS_FROM_SECONDS, last, KILLS_APART_SECONDS, seed)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     day = Day(write_edits(folder, minutes, seconds, SPEED, rate, slices), slices, seconds)
     chosen = {"recovery": {"max_time": f"{round(max_time * 1000)}ms"}}
     full = {"scheme": Scheme.ACTIVE_REPLICATION}
+    plans: list[tuple[str, list[float], dict[str, Any]]] = [
+        ("controller", [], chosen),
+        ("active replication", [], full),
+        *([("killed", moments, chosen)] if kills else []),
+    ]
+    runs: dict[str, Played] = {}
     with tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch:
-        output = Path(scratch)
-        runs = {
-            "controller": play(day, nodes, output, (), seed, **chosen),
-            "active replication": play(day, nodes, output, (), seed, **full),
-        }
-        if kills:
-            runs["killed"] = play(day, nodes, output, moments, seed, **chosen)
+        for name, more, settings in plans:
+            each = [FIRST_KILL_SECONDS, *more]
+            runs[name] = play(day, nodes, Path(scratch), each, COSTS_FROM_SECONDS, seed, **settings)
     digests = {each.digest for each in runs.values()}
     if len(digests) != 1:
         raise click.ClickException(f"digests differ: {', '.join(sorted(digests))}")
@@ -132,6 +146,7 @@ def _summary(runs: dict[str, Played], max_time: float) -> dict[str, Any]:
         found["most_recovery_seconds"] = _seconds(max(each.recovered for each in kills))
         found["recovered_in_time"] = sum(each.recovered <= max_time for each in kills)
         found["kills"] = len(kills)
+        found["killed_cost_ratio"] = round(runs["killed"].cost / full.cost, 3)
     return found
 
 
@@ -141,13 +156,13 @@ def _seconds(seconds: float) -> float | None:
 
 
 def _run_figures(played: Played) -> dict[str, Any]:
-    window = [look.window_bytes for look in played.looks]
+    window = [look.window_bytes for look in played.counted]
     return {
         "cost": round(played.cost, 4),
         "cores": round(played.cores, 3),
         "held_bytes": round(played.held_bytes),
         "memory_bytes": round(played.memory_bytes),
-        "least_window_bytes": round(min(window[len(window) // 10 :])),
+        "least_window_bytes": round(min(window)),
         "most_window_bytes": round(max(window)),
         "most_delay_seconds": round(max(delay for _, delay in played.commits), 3),
         "kills": [
@@ -198,18 +213,20 @@ def _print(figures: dict[str, Any]) -> None:
         f"held {figures['held_bytes_ratio']:.2f}, memory of processes {figures['memory_bytes_ratio']:.2f}); "
         f"bar: {BAR_COST:g}"
     )
-    if "kills" not in figures:
-        return
     kills = [
         (
+            name,
             f"{each['at_seconds']:.1f} s",
             each["victim"],
             f"{each['gap_seconds']:.2f} s",
             "never" if each["recovery_seconds"] is None else f"{each['recovery_seconds']:.2f} s",
         )
-        for each in figures["runs"]["killed"]["kills"]
+        for name, run in figures["runs"].items()
+        for each in run["kills"]
     ]
-    print_table(("killed at", "node", "no output for", "recovered after"), kills)
+    print_table(("run", "killed at", "node", "no output for", "recovered after"), kills)
+    if "kills" not in figures:
+        return
     print(
         f"{figures['recovered_in_time']} of {figures['kills']} kills recovered within "
         f"{figures['max_recovery_seconds']:g} s; digests unchanged"

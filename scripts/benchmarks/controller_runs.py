@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
 from benchmarks.edits import COLUMNS, ROOT
@@ -28,7 +29,7 @@ WINDOW = "trends"
 SPEED = 60
 """At which the twenty minutes of the application's window are 20 s."""
 
-EPOCH_SECONDS = 0.2
+EPOCH_SECONDS = 0.5
 LOOK_SECONDS = 0.5
 USUAL_SECONDS = 5.0
 """Before a kill: for so long it is seen how late commits are without one."""
@@ -142,29 +143,36 @@ class Kill:
 
 @dataclass
 class Played:
-    """A run that is over. `commits`: (seconds after the begin, how long after the epoch's end)."""
+    """A run that is over. `commits`: (seconds after the begin, how long after the epoch's end). What it costs
+    is counted from `costs_from` seconds after the begin on."""
 
     digest: str
     looks: list[Look]
     decisions: list[dict[str, Any]]
     commits: list[tuple[float, float]]
     kills: list[Kill] = field(default_factory=list)
+    costs_from: float = 0.0
+
+    @property
+    def counted(self) -> list[Look]:
+        return [look for look in self.looks if look.at >= self.costs_from]
 
     @property
     def cores(self) -> float:
-        """In use by all nodes' processes, over the whole run."""
-        used = sum(later.used_since(earlier) for earlier, later in pairwise(self.looks))
-        return used / (self.looks[-1].at - self.looks[0].at)
+        """In use by all nodes' processes."""
+        looks = self.counted
+        used = sum(later.used_since(earlier) for earlier, later in pairwise(looks))
+        return used / (looks[-1].at - looks[0].at)
 
     @property
     def held_bytes(self) -> float:
         """By all replicas, in the mean."""
-        return sum(look.held_bytes for look in self.looks) / len(self.looks)
+        return fmean(look.held_bytes for look in self.counted)
 
     @property
     def memory_bytes(self) -> float:
         """Of all nodes' processes, in the mean."""
-        return sum(look.memory_bytes for look in self.looks) / len(self.looks)
+        return fmean(look.memory_bytes for look in self.counted)
 
     @property
     def cost(self) -> float:
@@ -190,7 +198,13 @@ def random_moments(count: int, first: float, last: float, apart: float, seed: in
 
 
 def play(
-    day: Day, nodes: int, output: Path, kills: Sequence[float], seed: int, **more: Any
+    day: Day,
+    nodes: int,
+    output: Path,
+    kills: Sequence[float],
+    costs_from: float,
+    seed: int,
+    **more: Any,
 ) -> Played:
     """Run the topology on a new cluster. A random node is killed at each of the moments `kills`, in seconds
     after the sources' begin, and another started in its place."""
@@ -221,6 +235,7 @@ def play(
         list(watch.decisions.values()),
         [(at - began, delay) for at, delay in commits],
         list(_kills(killed, commits, began)),
+        costs_from,
     )
 
 
