@@ -55,7 +55,7 @@ AFTER_SECONDS = 10.0
 @click.option(
     "--rate",
     type=click.IntRange(1),
-    default=2_000,
+    default=1_000,
     show_default=True,
     help="Edits/s in the mean of the day.",
 )
