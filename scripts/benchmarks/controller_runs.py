@@ -7,6 +7,7 @@ events that wait.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -234,7 +235,7 @@ def play(
         watch.looks,
         list(watch.decisions.values()),
         [(at - began, delay) for at, delay in commits],
-        list(_kills(killed, commits, began)),
+        list(kills_among(killed, commits, began)),
         costs_from,
     )
 
@@ -273,13 +274,17 @@ class _Watch:
             self.decisions.setdefault(json.dumps(each, sort_keys=True), each)
 
 
-def _kills(
+def kills_among(
     killed: Sequence[tuple[float, str]], commits: Sequence[tuple[float, float]], began: float
 ) -> Iterator[Kill]:
+    """What became of kills (system time, victim), each of which counts until the next. `commits`: (system
+    time, delay); `began`: when the sources did."""
     times = [at for at, _ in commits]
     for (at, victim), (following, _) in pairwise([*killed, (max(times, default=began), "")]):
         before = [delay for moment, delay in commits if at - USUAL_SECONDS < moment <= at]
         usual = max(before, default=0.0) + EPOCH_SECONDS
-        until = [each for each in commits if each[0] <= following]
-        gap = longest_gap([moment for moment, _ in until], at, following)
-        yield Kill(at - began, victim, gap, recovered_after(at, until, usual))
+        recovered = recovered_after(at, [each for each in commits if each[0] <= following], usual)
+        if recovered == math.inf:
+            # not before the next kill, which may have added to it
+            recovered = recovered_after(at, commits, usual)
+        yield Kill(at - began, victim, longest_gap(times, at, following), recovered)

@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.benchmarks.controller_runs import Look, Played, look_at, random_moments
+from scripts.benchmarks.controller_runs import (
+    Look,
+    Played,
+    kills_among,
+    look_at,
+    random_moments,
+)
 from scripts.benchmarks.edits import (
     START_MILLISECONDS,
     app_rhythm,
@@ -91,6 +97,20 @@ def test_a_recovery_lasts_until_commits_are_no_later_than_usual() -> None:
     assert recovered_after(10.0, delays, 0.3) == 3.0
     assert recovered_after(10.0, delays, 2.0) == 0.0
     assert recovered_after(10.0, delays[:4], 0.3) == math.inf
+
+
+def test_each_kill_is_judged_by_the_commits_up_to_the_next_or_by_when_it_is_over() -> None:
+    usual = [(100.0 + tick / 2, 0.1) for tick in range(20)]
+    #   killed at 110: no output until 113, which is as before at 114
+    first = [(113.0, 2.9), (113.5, 1.1), (114.0, 0.2), (120.0, 0.1), (129.5, 0.1)]
+    #   at 130: late, and late still when the next one is killed at 140
+    second = [(131.0, 1.5), (139.0, 9.0), (139.8, 9.8), (147.0, 2.0), (148.0, 0.1), (150.0, 0.1)]
+    kills = list(
+        kills_among([(110.0, "a"), (130.0, "b"), (140.0, "c")], usual + first + second, 100.0)
+    )
+    assert [(each.at, each.victim) for each in kills] == [(10.0, "a"), (30.0, "b"), (40.0, "c")]
+    assert [each.recovered for each in kills] == [4.0, 18.0, 0.0]
+    assert [each.gap for each in kills[:2]] == pytest.approx([9.5, 8.0])
 
 
 def look(at: float, cpu_seconds: dict[str, float], held_bytes: float = 0.0) -> Look:
