@@ -21,7 +21,16 @@ from typing import Any
 import click
 
 from benchmarks import options
-from benchmarks.controller_runs import SPEED, WINDOW, Day, Look, Played, play, random_moments
+from benchmarks.controller_runs import (
+    SPEED,
+    WATCHED_SECONDS,
+    WINDOW,
+    Day,
+    Look,
+    Played,
+    play,
+    random_moments,
+)
 from benchmarks.edits import app_rhythm, rhythm_of, write_edits
 from benchmarks.pictures import keep_results, say_results
 from benchmarks.report import print_json, print_table
@@ -33,9 +42,6 @@ BAR_COST = 0.6
 FIRST_KILL_SECONDS = 10.0
 COSTS_FROM_SECONDS = 25.0
 """The node that was killed first has been replaced, and schemes have been chosen again."""
-
-KILLS_APART_SECONDS = 12.0
-"""A node has joined again by then, and a checkpoint is complete."""
 
 AFTER_SECONDS = 10.0
 
@@ -94,7 +100,7 @@ def controller(
     try:
         minutes = app_rhythm() if rhythm is None else rhythm_of(rhythm)
         last = seconds - AFTER_SECONDS
-        moments = random_moments(kills, COSTS_FROM_SECONDS, last, KILLS_APART_SECONDS, seed)
+        moments = random_moments(kills, COSTS_FROM_SECONDS, last, WATCHED_SECONDS, seed)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     day = Day(write_edits(folder, minutes, seconds, SPEED, rate, slices), slices, seconds)

@@ -35,6 +35,10 @@ LOOK_SECONDS = 0.5
 USUAL_SECONDS = 5.0
 """Before a kill: for so long it is seen how late commits are without one."""
 
+WATCHED_SECONDS = 12.0
+"""After a kill: for so long a commit may begin to be late because of it. By then the node has been replaced, and
+a checkpoint is complete."""
+
 LONGEST_SECONDS = 120.0
 """Beyond the day, until a run must be over."""
 
@@ -208,7 +212,7 @@ def play(
     **more: Any,
 ) -> Played:
     """Run the topology on a new cluster. A random node is killed at each of the moments `kills`, in seconds
-    after the sources' begin, and another started in its place."""
+    after the sources' begin, the first time not the manager, and another started in its place."""
     random = Random(seed)
     with LiveCluster(nodes) as cluster:
         job = cluster.submit(topology(day, output, **more), ROOT)
@@ -219,7 +223,11 @@ def play(
             watch.until(began + moment)
             if moment == day.seconds:
                 break
-            name = random.choice(sorted(cluster.local.processes))
+            names = sorted(cluster.local.processes)
+            if not killed:
+                # how long its own loss goes unnoticed no manager measures
+                names.remove(cluster.client.status(job.number)["manager"])
+            name = random.choice(names)
             killed.append((time.time(), name))
             os.kill(cluster.local.processes[name].pid, signal.SIGKILL)
         digest = cluster.finish(job, LONGEST_SECONDS, watch.tend).digest()
@@ -277,14 +285,15 @@ class _Watch:
 def kills_among(
     killed: Sequence[tuple[float, str]], commits: Sequence[tuple[float, float]], began: float
 ) -> Iterator[Kill]:
-    """What became of kills (system time, victim), each of which counts until the next. `commits`: (system
+    """What became of kills (system time, victim), each of which is watched until the next. `commits`: (system
     time, delay); `began`: when the sources did."""
     times = [at for at, _ in commits]
-    for (at, victim), (following, _) in pairwise([*killed, (max(times, default=began), "")]):
+    for (at, victim), (following, _) in pairwise([*killed, (math.inf, "")]):
+        until = min(following, at + WATCHED_SECONDS)
         before = [delay for moment, delay in commits if at - USUAL_SECONDS < moment <= at]
         usual = max(before, default=0.0) + EPOCH_SECONDS
-        recovered = recovered_after(at, [each for each in commits if each[0] <= following], usual)
+        recovered = recovered_after(at, [each for each in commits if each[0] <= until], usual)
         if recovered == math.inf:
-            # not before the next kill, which may have added to it
+            # not by then; the next kill may have added to it
             recovered = recovered_after(at, commits, usual)
-        yield Kill(at - began, victim, longest_gap(times, at, following), recovered)
+        yield Kill(at - began, victim, longest_gap(times, at, until), recovered)
