@@ -36,8 +36,8 @@ USUAL_SECONDS = 5.0
 """Before a kill: for so long it is seen how late commits are without one."""
 
 WATCHED_SECONDS = 12.0
-"""After a kill: for so long a commit may begin to be late because of it. By then the node has been replaced, and
-a checkpoint is complete."""
+"""After a kill: for so long a commit may begin to be late because of it. By then the node has been replaced,
+and a checkpoint is complete."""
 
 LONGEST_SECONDS = 120.0
 """Beyond the day, until a run must be over."""
