@@ -391,3 +391,17 @@ def test_the_size_follows_what_lists_and_windows_hold() -> None:
         opened(other, key).clear()
     other.forget_fresh([opened(other, ("a",)), opened(other, ("b",))])
     assert other.nbytes == empty
+
+
+def test_the_size_leaves_out_windows_that_have_expired_unseen() -> None:
+    definition = EpochDefinition("time", 10, "ts")
+    store = StateStore({"lately": Window(microseconds=10)}, TEXT)
+    empty = store.nbytes
+    state = opened(store, ("a",))
+    state.lately.append(5, "x")
+    store.end_epoch(0, definition, [state])
+    store.forget_fresh([state])
+    assert store.nbytes > empty
+    store.end_epoch(7, definition, [])
+    store.drop_expired([("a",)])
+    assert store.nbytes == empty
