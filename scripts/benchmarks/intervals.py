@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -28,3 +28,8 @@ def median_interval(values: Sequence[float]) -> Interval:
     medians = np.median(sample[drawn], axis=1)
     low, high = np.percentile(medians, [2.5, 97.5])
     return Interval(float(np.median(sample)), float(low), float(high))
+
+
+def rounded(interval: Interval) -> dict[str, float]:
+    """As it stands in JSON."""
+    return {key: round(value, 4) for key, value in asdict(interval).items()}

@@ -1,4 +1,5 @@
-"""What order costs: disciplines epoch and merge against none in alternating pairs, and strict beside them.
+"""What order costs: disciplines epoch and merge against none in alternating pairs, and strict beside them; and
+what it costs on top that replicas agree, where what they are sent differs.
 
 After Figures 1 to 4 of the thesis (Martin 2015): total events/s and those of one node, over numbers of nodes.
 """
@@ -14,12 +15,16 @@ import click
 from benchmarks import options
 from benchmarks.intervals import Interval
 from benchmarks.ordering_picture import draw
+from benchmarks.ordering_receivers import REPLICAS, agreed, print_agreed
 from benchmarks.ordering_runs import COMPARED, YARDSTICK, Ordering, measured
 from benchmarks.pictures import save_picture
 from benchmarks.report import print_json, print_table
 from benchmarks.workloads import WORKLOADS
 
 ALL_NODES = (1, 2, 3, 4)
+
+RECEIVED = ("readings", "join")
+"""Workloads with epochs of time, which receivers of one feed need."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,13 @@ class _Counts(click.ParamType[tuple[int, ...]]):
     "workloads",
     type=click.Choice(list(WORKLOADS)),
     multiple=True,
-    help="Default: all.",
+    help="Default: all, where no --receivers are given.",
+)
+@click.option(
+    "--receivers",
+    type=click.Choice(RECEIVED),
+    multiple=True,
+    help="Consensus over two receivers that got different rows, against merge; from 2 nodes on.",
 )
 @click.option(
     "--picture",
@@ -70,18 +81,26 @@ def ordering(
     as_json: bool,
     pairs: int,
     workloads: tuple[str, ...],
+    receivers: tuple[str, ...],
     picture: Path | None,
 ) -> None:
     counts = sorted({count for each in nodes for count in each})
     results = []
-    for name in workloads or tuple(WORKLOADS):
+    for name in workloads or (() if receivers else tuple(WORKLOADS)):
         workload = WORKLOADS[name]
         size = events or workload.events
         files = workload.files(folder, size)
         results += [
             measured(workload, files, size, count, slices, pairs, folder) for count in counts
         ]
-    if picture is not None:
+    agreements = [
+        agreed(name, WORKLOADS[name].files(folder, size), size, count, slices, pairs, folder)
+        for name in receivers
+        for size in (events or WORKLOADS[name].events,)
+        for count in counts
+        if count >= REPLICAS
+    ]
+    if picture is not None and results:
         save_picture(picture, lambda figure: draw(figure, results))
     if as_json:
         print_json(
@@ -90,11 +109,15 @@ def ordering(
                 "nodes": counts[0] if len(counts) == 1 else counts,
                 "pairs": pairs,
                 "workloads": [each.figures() for each in results],
+                "receivers": [each.figures() for each in agreements],
             }
         )
         return
-    _print(results, pairs)
-    if picture is not None:
+    if results:
+        _print(results, pairs)
+    if agreements:
+        print_agreed(agreements, pairs)
+    if picture is not None and results:
         print(f"drawn: {picture}")
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.cluster import BenchmarkCluster
-from benchmarks.intervals import Interval, median_interval
+from benchmarks.intervals import Interval, median_interval, rounded
 from benchmarks.workloads import Settings, Workload
 
 YARDSTICK = "none"
@@ -66,14 +66,10 @@ class Ordering:
             "nodes": self.nodes,
             "events": self.events,
             **{f"{name}_seconds": round(value, 4) for name, value in medians.items()},
-            **{f"{name}_ratio": _rounded(self.ratio(name)) for name in COMPARED},
+            **{f"{name}_ratio": rounded(self.ratio(name)) for name in COMPARED},
             f"{BESIDE}_ratio": round(self.strict_ratio, 4),
             "runs": {name: [round(each, 4) for each in every] for name, every in self.runs.items()},
         }
-
-
-def _rounded(interval: Interval) -> dict[str, float]:
-    return {key: round(value, 4) for key, value in asdict(interval).items()}
 
 
 def measured(

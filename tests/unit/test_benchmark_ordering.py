@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from benchmarks.ordering import ordering
 from benchmarks.ordering_picture import draw
+from benchmarks.ordering_receivers import SIDES, Agreed, received, topology
 from benchmarks.ordering_runs import Ordering
 from benchmarks.pictures import save_picture
 from click.testing import CliRunner
@@ -44,3 +47,20 @@ def test_the_picture_is_drawn_in_the_format_of_its_name(tmp_path: Path, ending: 
     picture = tmp_path / "pictures" / f"ordering.{ending}"
     save_picture(picture, lambda figure: draw(figure, [found(1), found(2)]))
     assert picture.stat().st_size > 1000
+
+
+def test_consensus_is_compared_with_merge_over_as_many_replicas(tmp_path: Path) -> None:
+    feed = tmp_path / "readings.parquet"
+    pq.write_table(pa.table({"ts": list(range(4000))}), feed)
+    lost = [
+        set(range(4000)) - set(pq.read_table(received(feed, each))["ts"].to_pylist())
+        for each in (0, 1)
+    ]
+    assert all(10 < len(each) < 100 for each in lost)
+    assert lost[0] != lost[1]
+    made = {side: topology("readings", {"readings": feed}, tmp_path, 2, side) for side in SIDES}
+    assert list(made["merge"].sources) == ["readings"]
+    assert list(made["consensus"].sources) == ["readings_east", "readings_west"]
+    assert all(each.replicas == 2 for each in made.values())
+    found = Agreed("readings", 2, 10, [(1.0, 2.0), (3.0, 3.0), (2.0, 1.0)])
+    assert found.figures()["consensus_ratio"]["median"] == 1.0
