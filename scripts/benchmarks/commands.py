@@ -19,6 +19,7 @@ from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
 from benchmarks.schemes import schemes
 from benchmarks.snapshots import snapshots
+from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
 from benchmarks.workloads import WORKLOADS, InputKind
 
@@ -114,6 +115,7 @@ for _command in (
     failover,
     migration,
     schemes,
+    spikes,
     stalled,
 ):
     benchmarks.add_command(_command)

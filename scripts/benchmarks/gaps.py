@@ -70,6 +70,11 @@ def caught_up_after(
     return None
 
 
+def delay(epoch: int, committed: float, began: float, epoch_seconds: float) -> float:
+    """Seconds from the last event of an epoch to its commit; epoch 0 began at `began`."""
+    return committed - (began + (epoch + 1) * epoch_seconds)
+
+
 def behind(
     commits: Sequence[tuple[int, float]], began: float, epoch_seconds: float, moment: float
 ) -> float:
@@ -81,7 +86,7 @@ def behind(
     if not known:
         raise ValueError(f"nothing was committed up to {moment:.3f}")
     epoch, at = max(known)
-    return at - (began + (epoch + 1) * epoch_seconds)
+    return delay(epoch, at, began, epoch_seconds)
 
 
 @dataclass(frozen=True)
