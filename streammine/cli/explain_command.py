@@ -100,6 +100,10 @@ def _source_lines(
         yield f"  {files}{rows}, {how}"
     else:
         yield f"  {source.kind}{rows}"
+    if settings.rate is not None:
+        yield f"  paced: {settings.rate}"
+    elif settings.speed is not None:
+        yield f"  paced: event time runs {settings.speed:g} times as fast as the clock"
     wanted = compiled.columns.get(name)
     schema = compiled.streams[name].schema
     yield f"  reads {'all columns' if wanted is None else 'only'}: {_columns(schema)}"

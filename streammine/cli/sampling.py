@@ -39,13 +39,13 @@ def sampled(
     tables = {}
     for name, source in topology.sources.items():
         if isinstance(source, GeneratorSource):
-            cut = {"rate": None, "rows": min(rows, source.rows)}
-            sources[name] = source.model_copy(update=cut)
+            cut = {"rows": min(rows, source.rows)}
+            sources[name] = source.unpaced.model_copy(update=cut)
             continue
         if not isinstance(source, FilesSource | LogSource):
             # the simulation refuses it by name
             continue
-        sources[name] = source.model_copy(update={"rate": None})
+        sources[name] = source.unpaced
         tables[name] = _first_rows(name, topology, path, rows)
         notes.append(f"source {name}: its first {tables[name].num_rows:,} rows")
     return topology.model_copy(update={"sources": sources}), tables, notes
@@ -55,7 +55,7 @@ def _first_rows(name: str, topology: Topology, path: Path, rows: int) -> pa.Tabl
     """Read as a node reads, but raw files without preparing them."""
     source = topology.sources[name]
     assert isinstance(source, FilesSource | LogSource)
-    source = source.model_copy(update={"rate": None})
+    source = source.unpaced
     if isinstance(source, FilesSource):
         source = source.model_copy(update={"prepare": None})
     epoch = topology.epoch_definition()

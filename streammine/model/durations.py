@@ -1,7 +1,7 @@
-"""Durations, intervals, rates and sizes as people write them: ``5m``, ``10 epochs``, ``50000/s``, ``64MB``.
+"""Durations, intervals, paces and sizes as people write them: ``5m``, ``10 epochs``, ``50000/s``, ``64MB``.
 
-Each is a small value that keeps exact integers and prints itself in a form that parses back to the
-same value. Parsing raises ValueError whose text says what would be right.
+Each but a speed is a small value that keeps exact integers and prints itself in a form that parses back
+to the same value. Parsing raises ValueError whose text says what would be right.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ _BYTES = {
 _LONGEST_MICROSECONDS = 36_500 * _MICROSECONDS["d"]
 _QUANTITY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 _EPOCHS = re.compile(r"\s*([0-9]{1,9})\s*epochs?\s*", re.ASCII)
+MOST_SPEED = 1_000_000
+"""A day of events in a twelfth of a second."""
+
 _RATE = re.compile(r"\s*([0-9]{1,15})\s*(?:/\s*([A-Za-z]*)\s*)?", re.ASCII)
 
 
@@ -154,6 +157,24 @@ class Rate:
     def __str__(self) -> str:
         unit = next(unit for unit, seconds in _RATE_SECONDS.items() if seconds == self.seconds)
         return f"{self.events}/{unit}"
+
+
+def parse_speed(value: object) -> float:
+    """How many times as fast as the clock event time runs, from a number such as ``60`` or ``0.5``.
+
+    Raises ValueError unless it is above 0 and at most `MOST_SPEED`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(
+            f"a speed is a number: how many times as fast as the clock event time runs, like 60, "
+            f"not {value!r}"
+        )
+    if not 0 < value <= MOST_SPEED:
+        raise ValueError(
+            f"a speed is above 0 and at most {MOST_SPEED:,}, not {value}: 1 plays the events as they "
+            "happened, 60 a minute of them in each second; leave it out for full speed"
+        )
+    return float(value)
 
 
 @dataclass(frozen=True, order=True)

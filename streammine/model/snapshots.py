@@ -53,9 +53,11 @@ class RecoverySettings:
     """How a job is made safe. One of `every_seconds` and `every_epochs` is set unless `mode` is "none".
 
     `store` is the folder or URL that snapshots and checkpoints lie in. `first_generation` is above every
-    generation that an earlier attempt of the same run may have used. `resume`: what each slice starts from,
-    and `given_rows` how many rows of each source with a rate had been given then: its pace begins with the
-    next one. `goal`: the schemes of slices are chosen to reach it, None for left as they are; `paced`: the
+    generation that an earlier attempt of the same run may have used. `resume`: what each slice starts from.
+    `pace_begins`: what each paced source's pace begins with. Of one with a rate that is the number of a row,
+    after a resume that of the row it had come to; of one with a speed the event time in microseconds of all
+    such sources' first row, after a resume the time that they had come to. `goal`: the schemes of slices are
+    chosen to reach it, None for left as they are; `paced`: the
     sources that do not wait for who takes from them.
     """
 
@@ -65,6 +67,6 @@ class RecoverySettings:
     store: str = ""
     first_generation: int = 1
     resume: dict[str, Restore] = field(default_factory=dict)
-    given_rows: dict[str, int] = field(default_factory=dict)
+    pace_begins: dict[str, int] = field(default_factory=dict)
     goal: RecoveryGoal | None = None
     paced: tuple[str, ...] = ()

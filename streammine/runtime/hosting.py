@@ -197,7 +197,7 @@ class HostedJob:
                 settings.slices,
                 columns,
                 position,
-                self.spec.recovery.given_rows.get(name, 0),
+                self.spec.recovery.pace_begins.get(name, 0),
             )
 
         return Environment(
@@ -247,7 +247,7 @@ class HostedJob:
         elapsed_seconds = time.monotonic() - self._began
         if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
             hosted.first_read_at = time.time()
-            # the first row that a source with a rate gives in this attempt is due then
+            # the first row that a paced source gives in this attempt is due then
             hosted.pace_began_at = hosted.first_read_at - elapsed_seconds
         begin = time.perf_counter()
         try:

@@ -32,7 +32,7 @@ from streammine.model.job_codec import decode_spec, encode_spec
 from streammine.model.locations import below, without_options
 from streammine.model.recovery import Checkpoint
 from streammine.model.suggestions import listed
-from streammine.model.topology import Topology
+from streammine.model.topology import Source, Topology
 from streammine.runtime.output import begin_run
 from streammine.runtime.run_folders import SINKS_FOLDER, Run
 from streammine.runtime.signed_code import Sign, pickled, signed_message
@@ -85,7 +85,7 @@ def resumed_submission(
         store=run.location,
         first_generation=first_generation(attempt),
         resume={} if newest is None else dict(newest.slices),
-        given_rows={} if newest is None else _given_rows(topology, run, newest),
+        pace_begins=_pace_begins(topology, run, saved.recovery.pace_begins, newest),
         goal=topology.recovery_goal,
         paced=topology.paced_sources,
     )
@@ -101,15 +101,32 @@ def resumed_submission(
     return Submission(spec, compiled, total_rows(spec.sources))
 
 
-def _given_rows(topology: Topology, run: Run, checkpoint: Checkpoint) -> dict[str, int]:
-    """How many rows of each source with a rate had been given: as far as the slice that was furthest.
+def _pace_begins(
+    topology: Topology, run: Run, first: Mapping[str, int], checkpoint: Checkpoint | None
+) -> dict[str, int]:
+    """What the pace of each source begins with: of one with a rate, the row that the slice had come to that
+    was furthest. Event time goes on, for all sources, where the one was that was furthest from the `first`.
+    """
+    sources = {
+        name: each for name, each in topology.sources.items() if name in topology.paced_sources
+    }
+    furthest = {} if checkpoint is None else _furthest(sources, run, checkpoint)
+    begins = {name: mark for name, mark in furthest.items() if sources[name].rate is not None}
+    speeds = {name: each.speed for name, each in sources.items() if each.speed is not None}
+    played = max(
+        ((furthest[name] - first[name]) / speeds[name] for name in speeds.keys() & furthest.keys()),
+        default=0.0,
+    )
+    return begins | {name: first[name] + round(played * speeds[name]) for name in speeds}
+
+
+def _furthest(sources: Mapping[str, Source], run: Run, checkpoint: Checkpoint) -> dict[str, int]:
+    """The mark (see runtime.sources.pace) that the slice of each source had come to that was furthest.
 
     Snapshots that are damaged are left to the manager, which does without them.
     """
-    rows: dict[str, int] = {}
-    for name, source in topology.sources.items():
-        if source.rate is None:
-            continue
+    marks: dict[str, int] = {}
+    for name, source in sources.items():
         for index in range(source.slices):
             slice_id = SliceId(name, index)
             record = checkpoint.slices[str(slice_id)].record
@@ -120,8 +137,9 @@ def _given_rows(topology: Topology, run: Run, checkpoint: Checkpoint) -> dict[st
             except SnapshotDamagedError:
                 continue
             if position is not None:
-                rows[name] = max(rows.get(name, 0), position["reader"]["number"])
-    return rows
+                mark = position["reader"]["number"]
+                marks[name] = max(marks.get(name, mark), mark)
+    return marks
 
 
 def _saved(run: Run) -> JobSpec:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -22,11 +22,12 @@ from streammine.model.locations import below
 from streammine.model.preparation import request_for
 from streammine.model.snapshots import RecoverySettings
 from streammine.model.spark_job import SparkProgress
-from streammine.model.topology import FilesSource, Topology
+from streammine.model.topology import FilesSource, GeneratorSource, LogSource, Topology
 from streammine.runtime.output import begin_run
 from streammine.runtime.prepared_logs import ensure_log
 from streammine.runtime.signed_code import Sign, pickled, signed_message
 from streammine.runtime.sources import (
+    first_event_time,
     format_settings,
     prepared_source,
     raw_files,
@@ -114,7 +115,9 @@ def prepare_submission(
         targets=targets,
         code=code,
         code_signature=sign(signed_message(code)) if code else b"",
-        recovery=recovery_settings(topology, store),
+        recovery=replace(
+            recovery_settings(topology, store), pace_begins=pace_begins(topology, sources)
+        ),
     )
     return Submission(spec, compiled, total_rows(spec.sources))
 
@@ -144,6 +147,22 @@ def recovery_settings(topology: Topology, store: str) -> RecoverySettings:
         goal=topology.recovery_goal,
         paced=topology.paced_sources,
     )
+
+
+def pace_begins(topology: Topology, sources: Sequence[ResolvedSource]) -> dict[str, int]:
+    """Where event time begins for each source with a speed: with the first row of them all, so that what
+    happened together comes together. Raises InputError."""
+    epoch = topology.epoch_definition()
+    timed = {}
+    for source in sources:
+        settings = topology.sources[source.name]
+        if (
+            isinstance(settings, FilesSource | GeneratorSource | LogSource)
+            and settings.speed is not None
+        ):
+            timed[source.name] = first_event_time(source, settings, epoch)
+    first = min((each for each in timed.values() if each is not None), default=0)
+    return dict.fromkeys(timed, first)
 
 
 def prepare_source(

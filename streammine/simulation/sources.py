@@ -7,7 +7,6 @@ the output. But where bags are merged by channel, all seeds share the rows out a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +28,7 @@ from streammine.model.source_order import (
 )
 from streammine.model.topology import FilesSource, GeneratorSource, LogSource
 from streammine.operators.generators import BUILT_IN
+from streammine.simulation.paces import Pace
 
 AnySource = FilesSource | GeneratorSource | LogSource
 _MOST_STRETCHES = 12
@@ -40,8 +40,8 @@ class OrderedRows:
     """A whole source: its rows in the order in which they are numbered.
 
     `epochs`, `files` and `rows` (int64, int32, int64) and `reasons` (None: the row can be used) are by
-    place in that order; `times` (int64 microseconds) only for time epochs. `merged`: a row's place is
-    its position.
+    place in that order; `times` and `reached` (int64 microseconds), the highest usable time up to each place,
+    only for time epochs. `merged`: a row's place is its position.
     """
 
     batch: pa.RecordBatch
@@ -51,6 +51,7 @@ class OrderedRows:
     times: IntArray | None
     reasons: dict[int, str]
     merged: bool = False
+    reached: IntArray | None = None
 
     @cached_property
     def lowest_from(self) -> IntArray:
@@ -148,6 +149,7 @@ def _by_time(
         rows[order],
         times[order],
         {int(place_of[index]): reason for index, reason in sorted(reasons.items())},
+        reached=np.maximum.accumulate(reached[order]),
     )
 
 
@@ -193,8 +195,7 @@ def shared_out(count: int, slices: int, random: Random) -> list[IntArray]:
 class TableReader:
     """One slice's share (`places`) of a source: a SourceReader that reads in portions by chance.
 
-    Where there is a rate, rows fall due in lots of `lot`, the first row of each in its own time, and no
-    epoch is over before all rows of the source up to its end are due.
+    Where there is a pace, no epoch is over before all rows of the source up to its end are due.
     """
 
     def __init__(
@@ -203,10 +204,9 @@ class TableReader:
         source: OrderedRows,
         places: IntArray,
         columns: tuple[str, ...] | None,
-        rows_per_second: float | None,
+        pace: Pace | None,
         random: Random | None,
         position: Position | None = None,
-        lot: int = 1,
     ) -> None:
         self._name = name
         self._source = source
@@ -214,8 +214,7 @@ class TableReader:
         names = source.batch.schema.names if columns is None else list(columns)
         # a batch needs a column to have rows
         self._batch = source.batch.select(names or source.batch.schema.names[:1])
-        self._rate = rows_per_second
-        self._lot = lot
+        self._pace = pace
         self._random = random
         self._at = 0 if position is None else position["place"]
         good = np.array([place not in source.reasons for place in places.tolist()], np.bool_)
@@ -240,7 +239,8 @@ class TableReader:
         """See SourceReader."""
         start = self._at
         wanted = min(len(self._places), start + self._portion(rows))
-        bound = self._due_bound(elapsed_seconds)
+        count = len(self._source.epochs)
+        bound = count if self._pace is None else min(count, self._pace.due_bound(elapsed_seconds))
         due = start + int(self._places[start:wanted].searchsorted(bound))
         stop = min(wanted, max(due, int(self._lowest_from.searchsorted(given_below))))
         self._at = stop
@@ -256,7 +256,9 @@ class TableReader:
         self._told_epoch = max(self._told_epoch, open_epoch)
         wake_after_seconds = None
         if waits_for is not None:
-            wake_after_seconds = max(0.001, self._due_seconds(waits_for) - elapsed_seconds)
+            assert self._pace is not None
+            due_seconds = self._pace.due_seconds(waits_for)
+            wake_after_seconds = max(0.001, due_seconds - elapsed_seconds)
         return Delivery(
             tuple(self._pieces(start, stop)),
             self._told_epoch,
@@ -265,18 +267,6 @@ class TableReader:
             exhausted,
             wake_after_seconds,
         )
-
-    def _due_bound(self, elapsed_seconds: float) -> int:
-        """Rows at lower places are due."""
-        count = len(self._source.epochs)
-        if self._rate is None:
-            return count
-        lots = 1 + math.floor(elapsed_seconds * self._rate) // self._lot
-        return max(0, min(count, lots * self._lot))
-
-    def _due_seconds(self, place: int) -> float:
-        assert self._rate is not None
-        return float(place // self._lot * self._lot) / self._rate
 
     def _portion(self, rows: int) -> int:
         if self._random is None:

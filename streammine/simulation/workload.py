@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -72,6 +73,7 @@ class Workload:
                 goal=topology.recovery_goal,
                 paced=topology.paced_sources,
             )
+        recovery = replace(recovery, pace_begins=self._pace_begins())
         return JobSpec(
             topology=topology.model_dump(mode="json", by_alias=True),
             sources=(),
@@ -81,6 +83,16 @@ class Workload:
             targets=targets,
             recovery=recovery,
         )
+
+    def _pace_begins(self) -> dict[str, int]:
+        """As in RecoverySettings."""
+        timed = [name for name in self.sources if self.topology.sources[name].speed is not None]
+        firsts = [
+            int(reached[0])
+            for name in timed
+            if (reached := self.sources[name].reached) is not None and len(reached)
+        ]
+        return dict.fromkeys(timed, min(firsts, default=0))
 
 
 def _at_rest(name: str, source: object) -> AnySource:

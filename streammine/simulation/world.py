@@ -18,6 +18,7 @@ from streammine.simulation.coverage import Coverage
 from streammine.simulation.disk import MemorySpill, VirtualDisk
 from streammine.simulation.monitor import Monitor
 from streammine.simulation.network import VirtualNetwork
+from streammine.simulation.paces import Pace, RowPace, TimePace
 from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.sources import OrderedRows, TableReader, shared_out
 from streammine.simulation.trace import Trace
@@ -100,27 +101,19 @@ class World:
     def environment(self, node: str) -> Environment:
         """What this world hands to the slices of a node."""
         settings = self.settings
-        compiled = self.compiled
 
         def reader(
             name: str, index: int, columns: tuple[str, ...] | None, position: Position | None
         ) -> SourceReader:
-            given = compiled.topology.sources[name].rate
-            rate = None if given is None else given.events / given.seconds
-            lot = 1
-            if rate is None and settings.source_seconds is not None:
-                rate = max(1, self._sources[name].batch.num_rows) / settings.source_seconds
-                lot = settings.read_rows
             random = Random(f"{self.seed}/reads/{name}/{index}")
             return TableReader(
                 name,
                 self._sources[name],
                 self._shares[name][index],
                 columns,
-                rate,
+                self._pace(name),
                 random if settings.random_read_sizes else None,
                 position,
-                lot,
             )
 
         return Environment(
@@ -136,6 +129,18 @@ class World:
             waiting_bytes=settings.bag_memory_bytes,
             retained_bytes=settings.bag_memory_bytes,
         )
+
+    def _pace(self, name: str) -> Pace | None:
+        source, settings = self.compiled.topology.sources[name], self.settings
+        rows = self._sources[name]
+        if source.rate is not None:
+            return RowPace(source.rate.per_second)
+        if source.speed is not None:
+            assert rows.reached is not None, "a speed needs time epochs"
+            return TimePace(rows.reached, source.speed, self.spec.recovery.pace_begins[name])
+        if settings.source_seconds is None:
+            return None
+        return RowPace(max(1, rows.batch.num_rows) / settings.source_seconds, settings.read_rows)
 
     def snapshots(self, node: str) -> Store:
         """The job's recovery store, as a node sees it."""

@@ -156,6 +156,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+FAST = 20.0
+"""Some of what is read is due and some is not."""
+
+
 def keys_source(rate: str | None) -> GeneratorSource:
     more = {} if rate is None else {"rate": rate}
     return GeneratorSource.model_validate(
@@ -166,7 +170,8 @@ def keys_source(rate: str | None) -> GeneratorSource:
 def opened(base: Path, kind: str, epoch: EpochDefinition, slice_index: int, slices: int) -> Opened:
     source: Any
     if kind.startswith("log"):
-        source = LogSource.model_validate({"log": epoch.kind})
+        speed = {"speed": FAST} if kind.endswith("fast") else {}
+        source = LogSource.model_validate({"log": epoch.kind, **speed})
     elif kind == "text":
         source = FilesSource.model_validate({"files": "lines.txt", "prepare": "none"})
     elif kind.startswith("generator"):
@@ -182,6 +187,8 @@ def opened(base: Path, kind: str, epoch: EpochDefinition, slice_index: int, slic
             settings["merge_by"] = "ts"
         elif more == "paced":
             settings["rate"] = "1000000/s"
+        elif more == "fast":
+            settings["speed"] = FAST
         settings["lateness"] = f"{LATENESS_SECONDS}s"
         source = FilesSource.model_validate(settings)
     resolved = resolve_source("s", source, epoch, str(base))
@@ -199,6 +206,7 @@ KINDS = [
         for epoch in (COUNT, TIME)
     ),
     *((f"{kind} merged", COUNT) for kind in ("parquet", "strings.parquet", "json", "gzip")),
+    *((f"{kind} fast", TIME) for kind in ("parquet", "json", "csv", "log")),
     ("text", COUNT),
     ("generator", COUNT),
     ("generator", TIME),
@@ -432,8 +440,8 @@ def _reopened(folder: Path) -> tuple[Callable[[Position | None, int], SourceRead
     source = FilesSource.model_validate({"files": "a.txt", "prepare": "none", "rate": "10/s"})
     resolved = resolve_source("s", source, COUNT, str(folder))
 
-    def reopened(position: Position | None, given_rows: int) -> SourceReader:
-        return open_reader(resolved, source, COUNT, 0, 1, None, position, given_rows)
+    def reopened(position: Position | None, begins: int) -> SourceReader:
+        return open_reader(resolved, source, COUNT, 0, 1, None, position, begins)
 
     reader = reopened(None, 0)
     assert reader.read(1000, 3.95).rows_read == 40

@@ -46,6 +46,24 @@ def explained(path: Path) -> list[str]:
     return done.output.splitlines()
 
 
+PACED = """\
+epoch: {time: 10s, column: ts}
+sources:
+  played: {generator: keys, rows: 10, speed: 2.5}
+  steady: {generator: keys, rows: 10, rate: 600/min}
+sinks:
+  a: {input: played, format: console}
+  b: {input: steady, format: console}
+"""
+
+
+def test_a_source_with_a_pace_says_it(tmp_path: Path) -> None:
+    path = tmp_path / "play.yaml"
+    path.write_text(PACED)
+    paces = [line.strip() for line in explained(path) if "paced" in line]
+    assert paces == ["paced: event time runs 2.5 times as fast as the clock", "paced: 600/min"]
+
+
 def after(lines: list[str], first: str, number: int) -> list[str]:
     place = lines.index(first)
     return lines[place + 1 : place + 1 + number]

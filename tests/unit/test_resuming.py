@@ -107,10 +107,43 @@ def test_a_pace_begins_with_the_row_that_the_slice_that_was_furthest_had_come_to
         record = write_snapshot(store, slice_id, 1, FrozenSlice(4, 4, None, position), None)
         restores[str(slice_id)] = Restore(4, record)
     publish_checkpoint(store, Checkpoint(4, restores), Term())
-    assert place.resumed().recovery.given_rows == {"lines": 25}
+    assert place.resumed().recovery.pace_begins == {"lines": 25}
     record = restores["lines/1"].record
     store.put(record.name, b"damaged")
-    assert place.resumed().recovery.given_rows == {"lines": 17}
+    assert place.resumed().recovery.pace_begins == {"lines": 17}
+    place.run.close()
+
+
+def test_event_time_goes_on_for_all_sources_where_the_one_was_that_was_furthest(tmp_path):
+    text = """\
+name: words
+epoch: {time: 10s, column: ts}
+sources:
+  slow: {files: times.parquet, prepare: none, speed: 2}
+  fast: {files: times.parquet, prepare: none, speed: 5}
+  quiet: {files: times.parquet, prepare: none, speed: 1}
+sinks:
+  a: {input: slow, format: console}
+  b: {input: fast, format: console}
+  c: {input: quiet, format: console}
+"""
+    pyarrow.parquet.write_table(pa.table({"ts": [50, 60, 70]}), tmp_path / "times.parquet")
+    place = Place(tmp_path, text)
+    first = dict.fromkeys(("slow", "fast", "quiet"), 50_000_000)
+    assert place.spec.recovery.pace_begins == first
+    restores = {str(each): Restore(4, None, True) for each in place.spec.graph.slices}
+    for name, number in (("slow", 56_000_000), ("fast", 70_000_000)):
+        position = {"reader": {"number": number}, "rows_in": 9, "rows_dead": 0}
+        frozen = FrozenSlice(4, 4, None, position)
+        record = write_snapshot(place.run.store, SliceId(name, 1), 1, frozen, None)
+        restores[f"{name}/1"] = Restore(4, record)
+    publish_checkpoint(place.run.store, Checkpoint(4, restores), Term())
+    # `fast` has played 20 s in four seconds, more than the three of `slow`
+    begins = {"slow": 58_000_000, "fast": 70_000_000, "quiet": 54_000_000}
+    assert place.resumed().recovery.pace_begins == begins
+    for name in ("slow/1", "fast/1"):
+        place.run.store.put(restores[name].record.name, b"damaged")
+    assert place.resumed().recovery.pace_begins == first
     place.run.close()
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streammine.model.contracts import Delivery, SourceReader
+from streammine.model.durations import Rate
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError, TopologyError
 from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
@@ -387,7 +388,7 @@ class TestPace:
         ],
     )
     def test_a_turn_is_of_about_50_milliseconds(self, rate: tuple[int, int], rows: int) -> None:
-        assert Pace(*rate).turn_rows == rows
+        assert Pace.of_rows(Rate(*rate)).turn_rows == rows
 
     def test_blocks_are_never_longer_than_without_a_pace(self, tmp_path: Path) -> None:
         for rate, rows in ((None, 65_536), ("9600/s", 480), ("1000000000/s", 65_536)):
@@ -429,7 +430,7 @@ class TestPace:
         readers = [
             open_reader(resolved, source, epoch, each, slices, None) for each in range(slices)
         ]
-        block = Pace(per_second, 1).turn_rows
+        block = Pace.of_rows(Rate(per_second)).turn_rows
         apart = 0 if kind == "count" else (slices + 1) * block
         rows = calls = 0
         for now, open_epochs, rows_read in together(readers):
@@ -489,7 +490,7 @@ class TestPace:
         source = generator("keys", 4 * per_second, f"{per_second}/s")
         resolved = resolve_source("s", source, COUNT, str(tmp_path))
         reader = open_reader(resolved, source, COUNT, 1, 2, None)
-        blocks = -(-2 * per_second // Pace(per_second, 1).turn_rows)
+        blocks = -(-2 * per_second // Pace.of_rows(Rate(per_second)).turn_rows)
         calls = 1
         while not reader.read(65_536, 0.0, INFINITY).exhausted:
             calls += 1

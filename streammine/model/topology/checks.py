@@ -153,6 +153,27 @@ def _code(topology: Topology) -> Problems:
             )
 
 
+def _paces(topology: Topology) -> Problems:
+    for name, source in topology.sources.items():
+        if not isinstance(source, SourceBase) or source.speed is None:
+            continue
+        path = ("sources", name, "speed")
+        if source.rate is not None:
+            yield Problem(
+                path,
+                "rate and speed are two paces; keep rate for so many rows a second, or speed for event "
+                "time that runs so many times as fast as the clock",
+                at_key=True,
+            )
+        if topology.epoch.time is None:
+            yield Problem(
+                path,
+                "speed needs event time, which epochs of rows do not have; write epoch: "
+                "{time: 60s, column: ts}, or give the source a rate like 50000/s",
+                at_key=True,
+            )
+
+
 def _source_files(topology: Topology) -> Problems:
     for name, source in topology.sources.items():
         if isinstance(source, FilesSource):
@@ -324,6 +345,7 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     _partitions,
     _redundancies,
     _code,
+    _paces,
     _source_files,
     _epoch_column,
     _recovery,

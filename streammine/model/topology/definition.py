@@ -206,9 +206,7 @@ class Topology(Part):
         """Those whose rows come in a time of their own, whether anybody takes them or not."""
         sources = self.sources.items()
         return tuple(
-            name
-            for name, each in sources
-            if not isinstance(each, SourceBase) or each.rate is not None
+            name for name, each in sources if not isinstance(each, SourceBase) or each.is_paced
         )
 
     def epoch_definition(self) -> EpochDefinition:

@@ -87,6 +87,7 @@ class LiveSource(Part):
     """What all live sources have."""
 
     rate: ClassVar[None] = None
+    speed: ClassVar[None] = None
 
     elsewhere: ClassVar[dict[str, str]] = {
         **NOT_READING,
@@ -96,7 +97,7 @@ class LiveSource(Part):
             "clients send to one receiver, and what it took is in the ingest log; give it to the "
             "operators behind it",
         ),
-        "rate": "the pace of a live source is that of its clients",
+        **dict.fromkeys(("rate", "speed"), "the pace of a live source is that of its clients"),
         "log": "call it ingest_log; log is an epoch log that was prepared",
     }
 

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from streammine.model.durations import Duration, Rate
+from streammine.model.durations import MOST_SPEED, Duration, Rate, parse_speed
 from streammine.model.ids import HIDDEN_PREFIX
 from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
@@ -265,4 +265,10 @@ RateField = Annotated[
     PlainValidator(Rate.parse),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^[0-9]+\s*/\s*(s|min|h)$"}),
+]
+
+SpeedField = Annotated[
+    float,
+    PlainValidator(parse_speed),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPEED}),
 ]

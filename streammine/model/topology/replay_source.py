@@ -27,6 +27,7 @@ class ReplaySource(Part):
     label: ClassVar[str] = "a replay source"
     kind: ClassVar[Literal["replay"]] = "replay"
     rate: ClassVar[None] = None
+    speed: ClassVar[None] = None
 
     elsewhere: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("files", "prepare", "merge_by"), "it belongs to a source of files"),
@@ -34,7 +35,9 @@ class ReplaySource(Part):
             ("lateness", "ahead", "idle", "format", "delimiter"),
             "a log that is replayed was made with that already",
         ),
-        "rate": "the pace is that of the replay; see `streammine replay --speed`",
+        **dict.fromkeys(
+            ("rate", "speed"), "the pace is that of the replay; see `streammine replay --speed`"
+        ),
         **dict.fromkeys(
             ("replicas", "scheme"),
             "what is replayed goes to one receiver, and what it took is in its log; give it to the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import (
@@ -41,6 +41,7 @@ from streammine.model.topology.parts import (
     Replicas,
     SchemeField,
     Slices,
+    SpeedField,
     StrictBoolean,
     Text,
     Texts,
@@ -180,12 +181,19 @@ PreparationField = Annotated[
 
 
 class SourceBase(Part):
-    """What all sources have."""
+    """What all sources have. Neither `rate` nor `speed` has a part in what is read."""
 
     rate: RateField | None = Field(
         default=None,
         description="Pace of the whole source. Default: as fast as it goes.",
         examples=["50000/s", "600/min"],
+    )
+    speed: SpeedField | None = Field(
+        default=None,
+        description="Pace by event time, instead of rate: how many times as fast as the clock it runs, "
+        "from the job's first event on, for all sources together. Needs time epochs. Default: as fast as "
+        "it goes.",
+        examples=[1, 60, 0.5],
     )
     slices: Slices = Field(
         default=2,
@@ -203,6 +211,16 @@ class SourceBase(Part):
         "all) to active-replication. Default: that of the topology.",
         examples=["active-standby"],
     )
+
+    @property
+    def is_paced(self) -> bool:
+        """Its rows come in a time of their own."""
+        return self.rate is not None or self.speed is not None
+
+    @property
+    def unpaced(self) -> Self:
+        """The same rows as fast as they can be read."""
+        return self.model_copy(update={"rate": None, "speed": None})
 
 
 class FilesSource(SourceBase):

@@ -1,7 +1,7 @@
 """Sources: where rows come from, and which epoch and position each of them has."""
 
 from streammine.runtime.sources.files import raw_files
-from streammine.runtime.sources.opening import open_reader
+from streammine.runtime.sources.opening import first_event_time, open_reader
 from streammine.runtime.sources.resolving import (
     format_settings,
     prepared_source,
@@ -11,6 +11,7 @@ from streammine.runtime.sources.resolving import (
 )
 
 __all__ = [
+    "first_event_time",
     "format_settings",
     "open_reader",
     "prepared_source",

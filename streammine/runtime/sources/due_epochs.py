@@ -22,17 +22,18 @@ class DueEpochs(Protocol):
     def at(self, number: int) -> tuple[int, int]:
         """(epoch that the source has come to at row `number`, number of the first row where it is further).
 
+        Of a pace by event time these are times, as is `number`.
+
         No slice whose next row it is says before it that this epoch is over, so whoever says no more holds
         nobody up. Where the rows' end is known, both are INFINITY behind it. Raises InputError.
         """
         ...
 
 
-class CountedEpochs:
-    """Count epochs of rows that are numbered through."""
+class AlignedEpochs:
+    """Count epochs of rows that are numbered through, or time epochs of a pace by event time."""
 
     def __init__(self, definition: EpochDefinition) -> None:
-        assert definition.kind == "count"
         self._definition = definition
 
     def at(self, number: int) -> tuple[int, int]:

@@ -23,7 +23,8 @@ class EpochReader:
     """A SourceReader over a run reader. `columns` are handed out (None: those of the runs).
 
     Its position is the start of the run that is being handed out, or of what is read together with it. Where
-    it keeps a pace, the position's `number` is that of the row behind the last one that was handed out.
+    it keeps a pace, the position's `number` is the lowest mark (see Pace) above those of the rows that were
+    handed out.
     With `due_epochs` no epoch is said to be over before the rows of the whole source up to its end are due.
     """
 
@@ -46,7 +47,7 @@ class EpochReader:
         self._run: _CutRun | None = None
         self._at = 0
         self._exhausted = False
-        self._next_number = 0
+        self._next_number = 0 if pace is None else pace.first
         self._given = 0
         self._repeated = 0
         if position is not None:
@@ -82,19 +83,21 @@ class EpochReader:
         start = self._at
         stop = min(start + rows, run.row_count)
         wanted = stop
+        waits_for: int | None = None
         if self._pace is not None and stop > start:
             bound = self._pace.due_bound(elapsed_seconds)
-            due = int(run.numbers[start:stop].searchsorted(bound))
+            marks = run.marks(self._pace)
+            due = int(marks[start:stop].searchsorted(bound))
             stop = start + max(due, run.rows_below(given_below, start, stop))
             if stop > start:
-                self._next_number = max(self._next_number, int(run.numbers[stop - 1]) + 1)
+                self._next_number = max(self._next_number, int(marks[stop - 1]) + 1)
+            waits_for = None if stop == wanted else int(marks[stop])
         dead = run.take_dead()
         assert all(epoch >= self._open_epoch for epoch, _ in dead), "epochs never reopen"
         pieces = tuple(run.pieces(start, stop))
         assert all(piece.epoch >= self._open_epoch for piece in pieces), "epochs never reopen"
         self._at = stop
         self._open_epoch = max(self._open_epoch, run.open_epoch(stop))
-        waits_for = None if stop == wanted else int(run.numbers[stop])
         count = stop - start + sum(len(rows) for _, rows in dead)
         repeated = min(count, self._repeated)
         self._repeated -= repeated
@@ -120,7 +123,7 @@ class EpochReader:
         self, waits_for: int | None, elapsed_seconds: float, given_below: int
     ) -> float | None:
         """Note which epochs are over and due; returns how long there is nothing to do where the next row,
-        number `waits_for`, is not due."""
+        with the mark `waits_for`, is not due."""
         open_epoch = self._open_epoch
         pace, due_epochs = self._pace, self._due_epochs
         if pace is not None and due_epochs is not None and not self._exhausted:
@@ -150,7 +153,7 @@ class _CutRun:
         if columns is not None and columns != run.batch.schema.names:
             self._batch = run.batch.select(columns)
         self.row_count = run.row_count
-        self._numbers: IntArray | None = None
+        self._marks: IntArray | None = None
         self._epochs: IntArray | None = None
         self._lowest_from: IntArray | None = None
         self._epoch = _common_epoch(run, definition)
@@ -163,11 +166,16 @@ class _CutRun:
         if epochs is not None and not run.ascending and not _ascends(epochs):
             self._lowest_from = np.minimum.accumulate(epochs[::-1])[::-1]
 
-    @property
-    def numbers(self) -> IntArray:
-        if self._numbers is None:
-            self._numbers = self._run.number_array
-        return self._numbers
+    def marks(self, pace: Pace) -> IntArray:
+        """Of the rows, ascending: one that lies behind another in time does not come before it."""
+        if self._marks is None:
+            if not pace.by_time:
+                self._marks = self._run.number_array
+            else:
+                assert self._run.times is not None, "a pace by event time needs time epochs"
+                times = self._run.times
+                self._marks = times if self._run.ascending else np.maximum.accumulate(times)
+        return self._marks
 
     def take_dead(self) -> tuple[tuple[int, DeadRows], ...]:
         """The dead rows by epoch, once."""

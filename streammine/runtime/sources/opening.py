@@ -11,9 +11,14 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.job import ResolvedSource
 from streammine.model.topology.live_sources import LiveSource
 from streammine.model.topology.replay_source import ReplaySource
-from streammine.model.topology.sources import FilesSource, GeneratorSource
+from streammine.model.topology.sources import (
+    FilesSource,
+    GeneratorSource,
+    LogSource,
+    SourceBase,
+)
 from streammine.runtime.sources.delimited import ParsedFile
-from streammine.runtime.sources.due_epochs import CountedEpochs, DueEpochs
+from streammine.runtime.sources.due_epochs import AlignedEpochs, DueEpochs
 from streammine.runtime.sources.epoch_reader import EpochReader
 from streammine.runtime.sources.generated import GeneratedRuns
 from streammine.runtime.sources.live import open_live_reader, open_replay_reader
@@ -31,6 +36,11 @@ from streammine.runtime.sources.resolving import (
 from streammine.runtime.sources.runs import EmptyRuns, RunReader
 from streammine.runtime.sources.several_files import ConcatenatedFiles, FileStream, ParallelFiles
 
+StoredSource = FilesSource | GeneratorSource | LogSource
+
+FIRST_ROWS = 1024
+"""Looked at for a source's first event time."""
+
 
 def open_reader(
     resolved: ResolvedSource,
@@ -40,14 +50,14 @@ def open_reader(
     slices: int,
     columns: Sequence[str] | None,
     position: Position | None = None,
-    given_rows: int = 0,
+    pace_begins: int = 0,
 ) -> SourceReader:
     """The reader of slice `slice_index` of `slices`, from `position` on (None: from the start).
 
     `columns` names the visible columns that are handed out, in that order (None: all). A batch must
     have a column to have rows, so of an empty selection the narrowest column is handed out. Where
-    the source can't be split, slice 0 reads it and the others are exhausted at once. `given_rows`: how
-    many rows of the whole source were given before its pace began. Raises InputError.
+    the source can't be split, slice 0 reads it and the others are exhausted at once. `pace_begins`: the
+    first mark of its pace (see RecoverySettings). Raises InputError.
     """
     assert 0 <= slice_index < slices
     schema = schema_of(resolved)
@@ -62,16 +72,18 @@ def open_reader(
         return open_replay_reader(
             resolved.name, settings, epoch, base, slice_index, visible, position
         )
-    rate = settings.rate
-    pace = None if rate is None else Pace(rate.events, rate.seconds, given_rows)
+    pace = _pace(settings, pace_begins)
+    timed = pace is not None and pace.by_time
+    due_epochs: DueEpochs | None = AlignedEpochs(epoch) if timed else None
     if not resolved.parallel:
         if slice_index > 0:
             return EpochReader(EmptyRuns(resolved.rows), epoch, None, pace, position)
         slices = 1
     if resolved.kind == "log":
         assert resolved.log is not None
-        log = LogRuns(resolved.log, epoch, visible, slice_index, slices, pace is not None)
-        return EpochReader(log, epoch, None, pace, position, log.due_epochs)
+        numbered = pace is not None and not timed
+        log = LogRuns(resolved.log, epoch, visible, slice_index, slices, numbered)
+        return EpochReader(log, epoch, None, pace, position, due_epochs or log.due_epochs)
     wanted = set(visible)
     if epoch.column is not None:
         wanted.add(epoch.column)
@@ -79,9 +91,8 @@ def open_reader(
         wanted.add(settings.merge_by)
     needed = [name for name in schema.names if name in wanted]
     runs: RunReader
-    due_epochs: DueEpochs | None = None
     if pace is not None and slices > 1 and epoch.kind == "count":
-        due_epochs = CountedEpochs(epoch)
+        due_epochs = AlignedEpochs(epoch)
     if isinstance(settings, GeneratorSource):
         generator = make_generator(settings, resolved.details["base"])
         name, seed, rows = settings.generator, settings.seed, settings.rows
@@ -93,9 +104,33 @@ def open_reader(
         files = enumerate(resolved.files) if is_parquet else ()
         groups = row_groups(list(files), epoch, schema)
         runs = _file_runs(resolved, settings, epoch, slice_index, slices, schema, needed, groups)
-        if pace is not None and slices > 1 and epoch.kind == "time" and is_parquet:
+        numbered = pace is not None and not timed
+        if numbered and slices > 1 and epoch.kind == "time" and is_parquet:
             due_epochs = ParquetEpochs(groups, epoch, schema, settings.lateness.microseconds)
     return EpochReader(runs, epoch, visible, pace, position, due_epochs)
+
+
+def _pace(settings: SourceBase, begins: int) -> Pace | None:
+    if settings.speed is not None:
+        return Pace.of_time(settings.speed, begins)
+    return None if settings.rate is None else Pace.of_rows(settings.rate, begins)
+
+
+def first_event_time(
+    resolved: ResolvedSource, settings: StoredSource, epoch: EpochDefinition
+) -> int | None:
+    """The earliest event time, in microseconds, of the rows that a source of time epochs begins with; None
+    where it has none. Raises InputError."""
+    assert epoch.column is not None
+    reader = open_reader(resolved, settings.unpaced, epoch, 0, 1, [epoch.column])
+    try:
+        while True:
+            delivery = reader.read(FIRST_ROWS, 0.0)
+            times = [int(each.times.min()) for each in delivery.pieces if each.times is not None]
+            if times or delivery.exhausted:
+                return min(times, default=None)
+    finally:
+        reader.close()
 
 
 def _visible(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:

@@ -1,10 +1,16 @@
-"""When a paced source's rows are due: row k of the whole source k / rate seconds after the job's pace
-began, wherever and whenever its slices are built."""
+"""When a paced source's rows are due, wherever and whenever its slices are built.
+
+A row's *mark* is its number in the whole source, or its event time in microseconds. Marks go by at one pace,
+and the row with mark m is due (m - first) / pace seconds after the job's pace began.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from math import floor
+from typing import Self
+
+from streammine.model.durations import Rate
 
 LINGER_SECONDS = 0.002
 """Rows of about this long leave together; waking for each would cost more than it is worth."""
@@ -13,25 +19,45 @@ TURN_SECONDS = 0.05
 """Rows of about this long are one slice's turn where slices share rows in blocks: while one has its
 turn the others wait, their epochs ahead."""
 
+TIMED_TURN_ROWS = 1024
+"""One slice's turn where nothing tells how many rows a stretch of event time has."""
+
 
 class Pace:
-    """A rate of `events` per `seconds`. Rows before number `first` are due from the beginning, and it is the
-    first that has a time, 0: where a job goes on after everything was down, it does not make up for that."""
+    """`per_second` marks go by in a second, of times where it goes `by_time`, else of row numbers.
 
-    def __init__(self, events: int, seconds: int, first: int = 0) -> None:
-        self._rate = Fraction(events, seconds)
-        self._first = first
+    Rows with a mark below `first` are due from the beginning, and it is the first that has a time, 0: where
+    a job goes on after everything was down, it does not make up for that.
+    """
+
+    def __init__(self, per_second: Fraction, first: int = 0, by_time: bool = False) -> None:
+        self._per_second = per_second
+        self.first = first
+        self.by_time = by_time
+
+    @classmethod
+    def of_rows(cls, rate: Rate, first: int = 0) -> Self:
+        """So many rows per second; `first` of them were given before the pace began."""
+        return cls(Fraction(rate.events, rate.seconds), first)
+
+    @classmethod
+    def of_time(cls, speed: float, first: int) -> Self:
+        """Event time `speed` times as fast as the clock; it was `first`, in microseconds, when the pace
+        began."""
+        return cls(Fraction(speed) * 1_000_000, first, by_time=True)
 
     @property
     def turn_rows(self) -> int:
-        """How many rows one slice hands out before it is the next one's turn; the rate alone says."""
-        return max(1, int(self._rate * Fraction(TURN_SECONDS)))
+        """How many rows one slice hands out before it is the next one's turn; the pace alone says."""
+        if self.by_time:
+            return TIMED_TURN_ROWS
+        return max(1, int(self._per_second * Fraction(TURN_SECONDS)))
 
     def due_bound(self, elapsed_seconds: float) -> int:
-        """Rows with a smaller number in the source are due by now."""
-        return self._first + max(0, floor(Fraction(elapsed_seconds) * self._rate) + 1)
+        """Rows with a smaller mark are due by now."""
+        return self.first + max(0, floor(Fraction(elapsed_seconds) * self._per_second) + 1)
 
-    def wake_after_seconds(self, number: int, elapsed_seconds: float) -> float:
-        """How long to wait for row `number`, at least the linger."""
-        due_seconds = float((number - self._first) / self._rate)
+    def wake_after_seconds(self, mark: int, elapsed_seconds: float) -> float:
+        """How long to wait for the row with that mark, at least the linger."""
+        due_seconds = float((mark - self.first) / self._per_second)
         return max(LINGER_SECONDS, due_seconds - elapsed_seconds)
