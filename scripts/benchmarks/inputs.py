@@ -61,32 +61,35 @@ def readings_file(folder: Path, readings: int) -> Path:
     household_id, house_id (int32)."""
 
     def chunk(first: int, count: int, random: np.random.Generator) -> pa.RecordBatch:
-        seconds = _seconds(first, count, READINGS_PER_SECOND)
+        seconds = pa.array(_seconds(first, count, READINGS_PER_SECOND))
         return _readings(seconds, random.integers(0, PLUGS, count), random)
 
     return _made(folder / f"readings-{readings}.parquet", readings, chunk)
 
 
 def uneven_readings_file(path: Path, counts: Sequence[int]) -> Path:
-    """Readings in the same columns, `counts[s]` of them in second s of event time, from 0 on; all plugs tell
-    one after the other."""
+    """Readings in the same columns, but that ts is a timestamp in milliseconds: `counts[s]` of them, evenly,
+    in second s of event time, from 0 on. All plugs tell one after the other."""
     ends = np.cumsum(counts)
 
     def chunk(first: int, count: int, random: np.random.Generator) -> pa.RecordBatch:
         numbers = np.arange(first, first + count, dtype=np.int64)
-        return _readings(np.searchsorted(ends, numbers, "right"), numbers % PLUGS, random)
+        seconds = np.searchsorted(ends, numbers, "right")
+        passed = 1.0 - (ends[seconds] - numbers) / np.asarray(counts)[seconds]
+        times = pa.array((1000 * (seconds + passed)).astype(np.int64)).cast(pa.timestamp("ms"))
+        return _readings(times, numbers % PLUGS, random)
 
     return _made(path, int(ends[-1]), chunk)
 
 
 def _readings(
-    seconds: npt.NDArray[np.int64], plugs: npt.NDArray[np.int64], random: np.random.Generator
+    times: pa.Array, plugs: npt.NDArray[np.int64], random: np.random.Generator
 ) -> pa.RecordBatch:
     base = np.random.default_rng(SEED).uniform(0.0, 300.0, PLUGS)
     noise = random.exponential(12.0, len(plugs))
     household = plugs // PLUGS_PER_HOUSEHOLD
     columns = [
-        pa.array(seconds),
+        times,
         pa.array(np.round(base[plugs] + noise, 3)),
         *(
             pa.array(column.astype(np.int32))
