@@ -149,6 +149,25 @@ def test_what_gives_up_its_links_and_takes_them_again_is_made_anew(scheme: Schem
     assert group(manager) == ["b 1 active-replication"]
 
 
+def test_a_seat_gets_links_once_those_who_send_to_it_hold_what_it_lacks() -> None:
+    # what comes after checkpoint 20 is gone at the sources, until there is a newer one
+    manager = settled()
+    ask(manager, Scheme.PASSIVE_STANDBY_COLD)
+
+    def hold(retained_after: int) -> None:
+        version = plan_of(manager).version
+        for node, names in (("a", ON_A), ("b", ON_B)):
+            told_all = [report(each, 1, 25, retained_after=retained_after) for each in names]
+            told(manager, heard(node, version, told_all))
+
+    hold(24)
+    ask(manager, HOT)
+    assert group(manager)[1] == "a 4 passive-standby-cold"
+    hold(20)
+    told(manager, Ticked(2.0, 1002.0))
+    assert group(manager)[1].endswith("passive-standby-hot from 20")
+
+
 def test_a_source_stands_cold_where_hot_is_asked_for() -> None:
     manager = settled()
     ask(manager, HOT, "source/1")
