@@ -39,7 +39,7 @@ class HeldState:
 
     `rate` in events/s; None: as fast as it goes. `file`: the readings come from there, and at its pace.
     `interval_seconds` is between checkpoints. Every slice has `replicas`, under `scheme`; None: one, or what
-    follows from the other.
+    follows from the other. `recovery`: as a topology has it; schemes are chosen then, or set while it runs.
     """
 
     plugs: int
@@ -53,6 +53,7 @@ class HeldState:
     replicas: int | None = None
     scheme: Scheme | None = None
     file: ReadingsFile | None = None
+    recovery: dict[str, Any] | None = None
 
     @property
     def epoch_seconds(self) -> float:
@@ -68,6 +69,7 @@ class HeldState:
             snapshot=self._snapshot(),
             replicas=self.replicas,
             scheme=self.scheme,
+            recovery=self.recovery,
         ).source("readings", slices=self.slices, **self._input())
         if self.form == "columns":
             topology = topology.operator(
