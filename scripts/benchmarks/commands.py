@@ -8,6 +8,7 @@ import click
 
 from benchmarks import options
 from benchmarks.comparison import Plan, measure
+from benchmarks.controller import controller
 from benchmarks.digests import digests
 from benchmarks.failover import failover
 from benchmarks.latency import latency
@@ -117,5 +118,6 @@ for _command in (
     schemes,
     spikes,
     stalled,
+    controller,
 ):
     benchmarks.add_command(_command)

@@ -5,6 +5,7 @@ All times are seconds of one clock.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -105,6 +106,15 @@ def recovered(killed: float, delays: Sequence[tuple[float, float]], first: float
 def delay(epoch: int, committed: float, began: float, epoch_seconds: float) -> float:
     """Seconds from the last event of an epoch to its commit; epoch 0 began at `began`."""
     return committed - (began + (epoch + 1) * epoch_seconds)
+
+
+def recovered_after(killed: float, delays: Sequence[tuple[float, float]], usual: float) -> float:
+    """As `caught_up_after`; 0 where no delay rose above `usual`, infinity where one did and stayed there."""
+    after = caught_up_after(killed, delays, usual)
+    if after is not None:
+        return after
+    late = any(delay > usual for at, delay in delays if at >= killed)
+    return math.inf if late else 0.0
 
 
 def behind(

@@ -54,12 +54,13 @@ class LiveCluster(BenchmarkCluster):
         assert self._client is not None, "start comes first"
         return self._client
 
-    def submit(self, topology: Topology) -> LiveJob:
-        """Hand a job over; its output replaces what is in the sinks' folders."""
+    def submit(self, topology: Topology, base: Path = BASE) -> LiveJob:
+        """Hand a job over; its output replaces what is in the sinks' folders. `base` is the folder of user
+        modules."""
         store = self.scratch / "stores" / str(next(self._jobs))
         submission = prepare_submission(
             topology,
-            BASE,
+            base,
             str(self.scratch / "work"),
             sign=self.local.sign,
             store=str(store),

@@ -8,7 +8,8 @@ state says
 
 - in `_opened`, after which freeze it was handed out last: it is dirty if that is the last one;
 - in `_captured`, in which freeze it was captured last;
-- in `_made`, after which freeze it was made: no snapshot knows of its key if that is the last one.
+- in `_made`, after which freeze it was made: no snapshot knows of its key if that is the last one;
+- in `_elements`, how much its lists, windows and the like held when that was last counted.
 
 To ask the state itself touches nothing that is not needed anyway. With a hundred thousand keys, to look
 them up in sets of dirty and of frozen keys costs much of what capturing them does.
@@ -50,6 +51,9 @@ from streammine.operators.state import (
 from streammine.operators.user_groups import key_columns, python_keys
 
 _ENTRY_BYTES = 200
+_ELEMENT_BYTES = 200
+"""About what a small tuple, with its place in a list or window, takes."""
+
 _SWEPT_KEYS = 64
 _LITTLE = 4096
 _FORGOTTEN_PER_PIECE = 65_536
@@ -92,6 +96,8 @@ class StateStore:
         self._dirty_states = self._dirty_forgotten = 0
         self._forgotten: dict[Key, None] = {}
         self._frozen: _FrozenStates | None = None
+        self._containers = [name for name, cell in cells.items() if not isinstance(cell, Value)]
+        self._elements = 0
         self._windows = [(name, cell) for name, cell in cells.items() if isinstance(cell, Window)]
         self._first_times: list[tuple[str, int]] = []
         self._sweep: Iterator[Key] = iter(())
@@ -114,8 +120,9 @@ class StateStore:
 
     @property
     def nbytes(self) -> int:
-        """An estimate: contents of cells beyond a typical small one are not walked through."""
-        return len(self._states) * (_ENTRY_BYTES + 50 * len(self._cells))
+        """An estimate: what lists, windows and the like hold is counted at epoch ends, not walked through."""
+        of_keys = len(self._states) * (_ENTRY_BYTES + 50 * len(self._cells))
+        return of_keys + _ELEMENT_BYTES * self._elements
 
     def open(self, keys: Sequence[Key], columns: list[pa.Array] | None = None) -> list[KeyState]:
         """The states of different keys, to be changed; made on first use.
@@ -134,10 +141,12 @@ class StateStore:
         return opened
 
     def forget_fresh(self, states: list[KeyState]) -> None:
-        """Forget those that are as they were at first, and some keys of which nothing is left by now.
+        """Of states that were handed out, forget those that are as they were at first, and some keys of which
+        nothing is left by now.
 
         Of all keys some are looked at each time, so that those that never come again don't stay for ever.
         """
+        self._count(states)
         for name, cell in self._cells:
             fresh = cell.fresh()
             contents = map(attrgetter(name), states)
@@ -202,6 +211,7 @@ class StateStore:
         """
         if full:
             self._states = {}
+            self._elements = 0
         for piece in pieces:
             header, batches = decode_piece(piece)
             for batch in batches:
@@ -216,7 +226,8 @@ class StateStore:
         keys = python_keys(rows.columns[:width], rows.num_rows or 1)
         if header["forgotten"]:
             for key in keys:
-                self._states.pop(key, None)
+                if (state := self._states.pop(key, None)) is not None:
+                    self._elements -= state._elements
             return
         if migrate is None and names != own:
             raise StateVersionError(
@@ -229,15 +240,20 @@ class StateStore:
             contents: Contents = dict(zip(names, values, strict=True))
             if migrate is not None:
                 contents = migrate(contents)
+            before = self._states.get(key)
             state = self._created(key)
+            if before is not None:
+                state._elements = before._elements
             for name, cell in self._cells:
                 setattr(state, name, cell.restored(contents[name]))
+            self._count([state])
 
     def _created(self, key: Key) -> KeyState:
         state = self._states[key] = self._class()
         # nothing to be captured in the freeze that is going on
         state._key, state._opened, state._captured = key, _NOT_YET, self._freezes
         state._made = self._freezes
+        state._elements = 0
         if key in self._forgotten:
             del self._forgotten[key]
             state._made = _NOT_YET
@@ -249,6 +265,7 @@ class StateStore:
         freezes = self._freezes
         for state in states:
             del self._states[state._key]
+            self._elements -= state._elements
             state._captured = _NEVER
             if state._made < freezes:
                 self._forgotten[state._key] = None
@@ -256,6 +273,15 @@ class StateStore:
             self._dirty_forgotten += len(states)
             if self._dirty_forgotten > max(_LITTLE, self._dirty_states // 2):
                 self._compact()
+
+    def _count(self, states: Iterable[KeyState]) -> None:
+        """What cells hold that can hold much."""
+        if not self._containers:
+            return
+        for state in states:
+            elements = sum(length_hint(getattr(state, name)) for name in self._containers)
+            self._elements += elements - state._elements
+            state._elements = elements
 
     def _compact(self) -> None:
         """Keys that come and go leave states in the dirty lots, and the next freeze may be far."""

@@ -17,6 +17,8 @@ import pytest
 
 import streammine
 from apps.equijoin import make_input
+from apps.trends import check as trends_check
+from apps.trends import make_edits
 from apps.wordcount import make_text
 
 pytestmark = pytest.mark.slow
@@ -26,6 +28,11 @@ WIKIPEDIA = ROOT.parent / "shared" / "data" / "wikipedia"
 WIKIPEDIA_WORDS = 16_306_168
 WIKIPEDIA_DISTINCT = 223_537
 
+WIKITICKER = ROOT.parent / "shared" / "data" / "wikiticker" / "wikiticker-2015-09-12.json.gz"
+
+needs_wikiticker = pytest.mark.skipif(
+    not WIKITICKER.is_file(), reason=f"the edits of a real day are not in {WIKITICKER}"
+)
 needs_wikipedia = pytest.mark.skipif(
     not WIKIPEDIA.is_dir(), reason=f"the Wikipedia text is not in {WIKIPEDIA}"
 )
@@ -62,8 +69,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_shipped_inputs_are_what_their_scripts_write(tmp_path: Path) -> None:
     make_text.write_text(tmp_path / "text")
     make_input.write_input(tmp_path / "data")
+    make_edits.write_edits(tmp_path / "edits")
     assert contents(tmp_path / "text") == contents(make_text.FOLDER)
     assert contents(tmp_path / "data") == contents(make_input.FOLDER)
+    assert contents(tmp_path / "edits") == contents(make_edits.FOLDER)
 
 
 @pytest.mark.parametrize("app", ["wordcount"], indirect=True)
@@ -98,6 +107,41 @@ def test_the_proof_fails_for_a_text_that_is_not_the_one_counted(app: Path) -> No
     assert checked.returncode == 1
     assert "equal     NO" in checked.stdout
     assert "'stormy'" in checked.stdout
+
+
+@pytest.mark.parametrize("app", ["trends"], indirect=True)
+def test_the_trends_are_those_of_plain_python_at_any_speed(app: Path) -> None:
+    summary = run(app / "topology.yaml")
+    assert summary["events_in"] == make_edits.EDITS
+    checked = command("apps.trends.check", "--output", app / "out")
+    assert checked.returncode == 0, checked.stdout
+    assert "equal       yes" in checked.stdout
+
+    played = run(
+        app / "topology.yaml",
+        "--nodes",
+        "3",
+        "--set",
+        "operators.trends.slices=3",
+        "--set",
+        "sources.edits.speed=10000",
+    )
+    assert played["output_digest"] == summary["output_digest"]
+    assert played["seconds"] > 8, "a day, ten thousand times as fast"
+
+    other = command("apps.trends.check", "--output", app / "out", "--epoch", "120")
+    assert other.returncode == 1
+    assert "equal       NO" in other.stdout
+
+
+@needs_wikiticker
+@pytest.mark.parametrize("app", ["trends"], indirect=True)
+def test_the_trends_of_a_real_day_are_right(app: Path) -> None:
+    summary = run(app / "topology.yaml", "--set", f"edits={WIKITICKER}")
+    assert summary["events_in"] == 39_244
+    found = trends_check.committed(str(app / "out"))
+    expected = trends_check.trends_by_epoch(trends_check.edits_of(WIKITICKER), 60, 1200)
+    assert found == expected
 
 
 def joined_in_plain_python(data: Path) -> Counter[tuple[int, ...]]:

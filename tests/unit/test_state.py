@@ -359,3 +359,35 @@ def test_of_keys_given_as_columns_those_that_are_new_in_a_freeze_keep_their_own(
     for state in store.open([(1,), (2,), (3,)], [pa.array([1, 2, 3])]):
         state.count = 10 * state._key[0]
     assert shown(saved(store)) == {(1,): [10], (2,): [20], (3,): [30]}
+
+
+def test_the_size_follows_what_lists_and_windows_hold() -> None:
+    definition = EpochDefinition("time", 10, "ts")
+    store = StateStore({"all": List(), "lately": Window(microseconds=10)}, TEXT)
+    empty = store.nbytes
+    one, two = store.open([("a",), ("b",)])
+    one.all += range(50)
+    two.lately.append(5, "x")
+    store.end_epoch(0, definition, [one, two])
+    store.forget_fresh([one, two])
+    full = store.nbytes
+    assert full > empty + 50 * 50
+    pieces = saved(store, full=True)
+
+    one = opened(store, ("a",))
+    one.all[10:] = []
+    store.end_epoch(1, definition, [one])
+    store.forget_fresh([one])
+    smaller = store.nbytes
+    assert smaller < full - 40 * 50
+
+    other = StateStore({"all": List(), "lately": Window(microseconds=10)}, TEXT)
+    for _ in range(2):
+        # a later piece may hold the same key again
+        other.restore(False, pieces)
+        assert other.nbytes == full
+    other.restore(True, saved(store))
+    for key in (("a",), ("b",)):
+        opened(other, key).clear()
+    other.forget_fresh([opened(other, ("a",)), opened(other, ("b",))])
+    assert other.nbytes == empty
