@@ -320,6 +320,15 @@ def test_whoever_may_be_taking_state_in_counts_as_holding_no_more_than_it() -> N
     assert sent_on_by(manager, taken=False) == BEGINNING, "it has climbed since, and took nothing"
 
 
+def test_what_was_offered_counts_until_it_is_taken_though_it_is_not_offered_again() -> None:
+    manager = settled()
+    ask(manager, HOT)
+    assert offered(manager, Reported(hot(manager, 25))) == ["a: counts/1@4 20"]
+    hear(manager, "b", *ON_B, frontier=15)
+    assert offered(manager) == []
+    assert sent_on_by(manager, taken=True) == 20
+
+
 def test_a_new_manager_offers_nothing_before_it_has_heard_from_all() -> None:
     manager = settled()
     ask(manager, HOT)
