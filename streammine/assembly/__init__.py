@@ -22,15 +22,18 @@ from replication import (
     publish_checkpoint,
     recovery_line,
     save_run,
+    store_decisions,
     write_snapshot,
 )
 from streammine.assembly.compiled import CompiledJob
-from streammine.assembly.environment import DEFAULT_READ_ROWS, BuiltSlice, Environment
+from streammine.assembly.environment import AGREEMENT, DEFAULT_READ_ROWS, BuiltSlice, Environment
 from streammine.assembly.seats import Seats
+from streammine.assembly.settling import settled
 from streammine.assembly.step_times import StepTimes
 from streammine.engine.policies import Policies
 
 __all__ = [
+    "AGREEMENT",
     "DEFAULT_READ_ROWS",
     "GENERATIONS_PER_ATTEMPT",
     "POLICIES",
@@ -49,6 +52,8 @@ __all__ = [
     "next_attempt",
     "publish_checkpoint",
     "save_run",
+    "settled",
+    "store_decisions",
     "write_snapshot",
 ]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from replication import Consensus
 from streammine.assembly.environment import (
     DEAD_LETTERS_COMMIT_EVERY,
     BuiltSlice,
@@ -20,6 +21,7 @@ from streammine.assembly.environment import (
 )
 from streammine.assembly.sending import outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
+from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
 from streammine.engine.bag import BagMemory
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.loop_processor import LoopProcessor
@@ -31,6 +33,7 @@ from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
 from streammine.engine.source_processor import SourceProcessor
+from streammine.model.agreement import AgreementSettings
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
@@ -52,6 +55,7 @@ from streammine.model.manifest import SinkDescription
 from streammine.model.stamps import covered
 from streammine.model.topology import (
     BroadcastPartition,
+    EitherOperator,
     KeyedFields,
     Redundancy,
     Sink,
@@ -166,7 +170,10 @@ class CompiledJob:
         operator = self.streams[name].operator
         may_die = getattr(settings, "on_error", "fail") == "dead_letter"
         if not isinstance(operator, StatefulOperator | SequentialOperator):
-            return LogicalNode(name, "stateless", settings.input_names, may_die=may_die)
+            kind: Literal["either", "stateless"] = (
+                "either" if isinstance(settings, EitherOperator) else "stateless"
+            )
+            return LogicalNode(name, kind, settings.input_names, may_die=may_die)
         assert isinstance(settings, KeyedFields)
         return LogicalNode(
             name,
@@ -302,6 +309,7 @@ class CompiledJob:
             ),
             kinds,
             restored,
+            environment.agreement,
         )
         if seat is not None and taken_from(seat, vertex, replica.restore):
             return BuiltSlice(machine, seat.processor, seat.spill, prepared=True)
@@ -326,7 +334,20 @@ class CompiledJob:
         settings: SliceSettings,
         kinds: dict[int, EdgeKind],
         restored: RestoredTo | None,
+        patience: AgreementSettings,
     ) -> SliceMachine:
+        if slice_id.vertex in self.graph.agreeing:
+            begin = BEGINNING if restored is None else restored.epoch
+            return AgreeingSlice(
+                slice_id,
+                generation,
+                self._feeds(inputs),
+                outputs,
+                settings,
+                Consensus(generation, patience, begin, begin),
+                patience.patience_seconds / PATIENCE_TICKS,
+                restored,
+            )
         loop = self.graph.loop(slice_id.vertex)
         if loop is None:
             return SliceMachine(slice_id, generation, inputs, outputs, settings, restored)
@@ -335,6 +356,16 @@ class CompiledJob:
         if loop.head == slice_id.vertex:
             return LoopHeadSlice(slice_id, generation, inputs, outputs, settings, place, restored)
         return LoopSlice(slice_id, generation, inputs, outputs, settings, place, restored)
+
+    def _feeds(self, inputs: Sequence[InputChannel]) -> list[tuple[InputChannel, ...]]:
+        """Channels by what they bring: the same slice of all sources of which either will do, or one."""
+        feeds: dict[tuple[int, int], list[InputChannel]] = {}
+        for each in inputs:
+            channel = self.graph.channels[each.number]
+            either = self.graph.edges[channel.edge].either
+            brings = (each.port, channel.source.index) if either else (-1, each.number)
+            feeds.setdefault(brings, []).append(each)
+        return [tuple(channels) for channels in feeds.values()]
 
     def _budget_bytes(self, target: SliceId, environment: Environment) -> int:
         """The credit of one channel into a slice."""

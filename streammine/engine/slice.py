@@ -35,7 +35,8 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from streammine.engine.frontier import Frontier
 from streammine.engine.input_channel import InputChannel, Verdict
@@ -91,9 +92,15 @@ from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 
+Handlers = Mapping[type, Callable[..., list[Effect]]]
+
 
 class SliceMachine(LinkedReplica):
     """Protocol of one slice's replica. `handle` is the only mutator."""
+
+    handlers: ClassVar[Handlers]
+    """Of the class, not the machine: one that refers to itself would keep all that it retains until garbage
+    is collected."""
 
     def __init__(
         self,
@@ -164,7 +171,7 @@ class SliceMachine(LinkedReplica):
         """Take one stimulus, return the effects in the order in which they must happen."""
         self._history.append(stimulus)
         kind = type(stimulus)
-        effects = _HANDLERS[kind](self, stimulus)
+        effects = self.handlers[kind](self, stimulus)
         if kind not in OF_ONE_LINK and (effects or kind is not FrameArrived):
             # a frame makes output only where it moves the frontier, which grants credit
             effects += self._releasing.all()
@@ -492,7 +499,7 @@ class SliceMachine(LinkedReplica):
         return self.waiting.take(closing, BYTES_WORTH_A_RUN if self.spare else math.inf)
 
 
-_HANDLERS: dict[type, Callable[..., list[Effect]]] = {
+_HANDLERS: Handlers = {
     Start: SliceMachine._start,
     FrameArrived: SliceMachine._frame,
     WorkDone: SliceMachine._work_done,
@@ -509,4 +516,4 @@ _HANDLERS: dict[type, Callable[..., list[Effect]]] = {
     Woken: SliceMachine._woken,
     Beat: SliceMachine._beat,
 }
-"""Not in the machine: one that refers to itself would keep all that it retains until garbage is collected."""
+SliceMachine.handlers = _HANDLERS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,9 +11,11 @@ import pyarrow as pa
 from streammine.model.coordination import PlanPublished
 from streammine.model.digest import output_digest
 from streammine.model.errors import JobFailedError, ProtocolError
+from streammine.model.ids import SliceId
 from streammine.model.job import DEAD_LETTERS, JobOutcome, JobSpec
 from streammine.model.job_codec import decode_outcome, decode_plan
 from streammine.model.topology import Topology
+from streammine.simulation.agreed_books import Choices, keep_choices
 from streammine.simulation.cluster import Cluster
 from streammine.simulation.faults import FaultKind, FaultPlan
 from streammine.simulation.injector import FaultInjector
@@ -39,7 +41,8 @@ class SimulationResult:
     discipline merge: there sources share their rows out among slices in another way. `trace` the hash of
     every stimulus and effect, where it is wanted. `counters` by slice. `faults`: how many changed
     something, by kind; `rows`: how often each row of the machines' tables was gone through. Replicas were
-    `rebuilt` and `checkpoints` made, one slice has closed `epochs`, all together `closes`.
+    `rebuilt` and `checkpoints` made, one slice has closed `epochs`, all together `closes`. `choices`: what
+    replicas agreed on, by slice.
     """
 
     outputs: dict[str, dict[int, pa.Table]]
@@ -59,6 +62,7 @@ class SimulationResult:
     checkpoints: int = 0
     epochs: int = 0
     closes: int = 0
+    choices: dict[SliceId, Choices] = field(default_factory=dict)
 
     def table(self, sink: str) -> pa.Table:
         """All rows of a sink. Raises LookupError when there are none."""
@@ -100,11 +104,13 @@ def run_workload(
     settings: SimulationSettings | None = None,
     faults: FaultPlan | None = None,
     transcript: Callable[[str], None] | None = None,
+    decided: Mapping[SliceId, Choices] | None = None,
 ) -> SimulationResult:
-    """`simulate` for a topology that is run many times."""
+    """`simulate` for a topology that is run many times. `decided`: what another run's replicas agreed on."""
     settings = settings or SimulationSettings()
     spec = workload.spec(nodes, settings.checkpoint_epochs)
     world = World(seed, settings, spec, workload.sources, workload.compiled, transcript)
+    keep_choices(world.disk.open_store(spec.recovery.store), decided or {})
     run = _Run(world, spec, faults or FaultPlan())
     outcome = run.outcome()
     if outcome.status != "finished":
@@ -234,4 +240,5 @@ def _result(
         checkpoints=len(world.monitor.checkpoints),
         epochs=world.monitor.epochs(),
         closes=world.monitor.closes,
+        choices=world.monitor.choices,
     )
