@@ -9,18 +9,20 @@ House rules
   cool-down anew.
 * What an earlier manager's controller has chosen stands while this one measures, but no longer than
   `PATIENCE_SECONDS`: it rests on more than is known here yet.
+* What a person has set is left alone, and the numbers are kept up for who looks at them. When the slice is
+  handed back, it has just been changed.
 * As long as there is one node alone, nothing is decided. No further replica has a place then, and what the
   slice is to have it has again as soon as there is a second node.
 
 ::
 
     phase      what happens  next phase
-    measuring  changed       measuring   to active replication, once
+    measuring  changed       measuring   to active replication, once, or by a person
     measuring  measured      cooling     the cool-down of an earlier change is kept
     cooling    cooled        settled
-    cooling    changed       cooling     for safety
+    cooling    changed       cooling     for safety, or by a person
     cooling    lacking       measuring
-    settled    changed       cooling     for safety, or to something cheaper
+    settled    changed       cooling     for safety, to something cheaper, or by a person
     settled    lacking       measuring
 
 One look may take it from measuring to cooling, settled and cooling again.
@@ -98,6 +100,12 @@ class SliceController:
                 self._changed_at = now_seconds
         self._history.observe(now_seconds, observation)
         self._assessment = self._assess(history)
+        if observation.fixed:
+            self._enter(_Event.CHANGED)
+            self.scheme, self._changed_at = observation.scheme, now_seconds
+            self._inherits = False
+            self._reason = "a person has set it"
+            return None
         if min(observation.replicas, observation.nodes) < 2:
             self._reason = "there is no second node for a further replica"
             return None

@@ -20,6 +20,7 @@ from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
 from benchmarks.schemes import schemes
 from benchmarks.snapshots import snapshots
+from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
 from benchmarks.workloads import WORKLOADS, InputKind
 
@@ -115,6 +116,7 @@ for _command in (
     failover,
     migration,
     schemes,
+    spikes,
     stalled,
     controller,
 ):

@@ -12,10 +12,12 @@ import os
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -41,18 +43,21 @@ FROZEN_SECONDS = 14.0
 
 WOKEN_SECONDS = 4.0
 LONGEST_RUN_SECONDS = 60.0
+SHOWN_KINDS = ("source", "stateful", "sink", "committer")
 SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
 
 
 @dataclass(frozen=True)
 class Lost:
     """What became of a run whose `victim` was lost by a `fault`: the longest gaps before and after, in
-    seconds, what the victim had been, and the times of the commits around the fault."""
+    seconds, what the victim `was`, and the times of the commits around the fault. Victims are counted in the
+    order in which nodes joined: the first one is the manager."""
 
     replicas: int
     nodes: int
     fault: str
-    victim: str
+    victim: int
+    was: str
     before: float
     after: float
     digest: str
@@ -96,7 +101,7 @@ class Lost:
     "--rate", type=click.IntRange(10), default=20_000, show_default=True, help="Events/s."
 )
 @click.option(
-    "--runs", type=click.IntRange(1), default=1, show_default=True, help="Of each victim."
+    "--runs", type=click.IntRange(1), default=3, show_default=True, help="Of each victim."
 )
 def failover(
     slices: int,
@@ -128,6 +133,8 @@ def failover(
         "paced_events_per_second": rate,
         "epoch_seconds": EPOCH_SECONDS,
         "runs": [_figures(each) for each in lost],
+        "victims": [_victim_figures(every) for every in _by_victim(lost)],
+        "median_longer_seconds": round(median(each.longer for each in lost), 3),
         "most_longer_seconds": round(max(each.longer for each in lost), 3),
         "bar_seconds": BAR_SECONDS,
         "digests": digests,
@@ -166,7 +173,6 @@ def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int
         job = cluster.submit(held.topology(output))
         began = cluster.began(job)
         first = began + WARM_SECONDS
-        # in the order in which they joined: the first one is the manager
         name = cluster.client.members[victim].name
         was = ", ".join(_roles(cluster, job, name)) or "leads nothing"
         wait_until(first + WATCHED_SECONDS)
@@ -185,7 +191,8 @@ def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int
             held.replicas,
             nodes,
             fault,
-            f"{name}: {was}",
+            victim + 1,
+            was,
             longest_gap([at for at in times if at <= begun], first, begun),
             longest_gap(times, begun, min(last, max(times))),
             run.digest(),
@@ -203,9 +210,10 @@ def _roles(cluster: LiveCluster, job: LiveJob, name: str) -> Iterator[str]:
         for slice_name, each in cluster.slices(job).items()
         if each["node"] == name
     ]
-    for kind in ("source", "stateful", "sink", "committer"):
-        if kind in led:
-            yield f"leads {led.count(kind)} {kind}"
+    counts = Counter[str](led)
+    kinds_led = [f"{counts[kind]} {kind}" for kind in SHOWN_KINDS if counts[kind]]
+    if kinds_led:
+        yield f"leads {', '.join(kinds_led)}"
 
 
 def _figures(lost: Lost) -> dict[str, Any]:
@@ -214,39 +222,71 @@ def _figures(lost: Lost) -> dict[str, Any]:
         "nodes": lost.nodes,
         "fault": lost.fault,
         "victim": lost.victim,
+        "was": lost.was,
         "gap_before_seconds": round(lost.before, 3),
         "gap_after_seconds": round(lost.after, 3),
         "longer_seconds": round(lost.longer, 3),
     }
 
 
+def _by_victim(lost: list[Lost]) -> list[list[Lost]]:
+    """The runs in which the same node of the same set-up was lost by the same fault."""
+    found: dict[tuple[int, int, str, int], list[Lost]] = {}
+    for each in lost:
+        found.setdefault((each.replicas, each.nodes, each.fault, each.victim), []).append(each)
+    return list(found.values())
+
+
+def _victim_figures(lost: list[Lost]) -> dict[str, Any]:
+    first = lost[0]
+    return {
+        "replicas": first.replicas,
+        "nodes": first.nodes,
+        "fault": first.fault,
+        "victim": first.victim,
+        "was": list(dict.fromkeys(each.was for each in lost)),
+        "runs": len(lost),
+        "gap_before_seconds": round(median(each.before for each in lost), 3),
+        "gap_after_seconds": round(median(each.after for each in lost), 3),
+        "longer_seconds": round(median(each.longer for each in lost), 3),
+        "most_longer_seconds": round(max(each.longer for each in lost), 3),
+    }
+
+
 def _said(lost: Lost) -> str:
-    return f"{lost.victim} of {lost.nodes} nodes was {lost.fault}, {lost.replicas} replicas"
+    return f"{lost.victim} ({lost.was}) of {lost.nodes} nodes was {lost.fault}, {lost.replicas} replicas"
 
 
 def _print(figures: dict[str, Any]) -> None:
     print(
         f"failover: {figures['paced_events_per_second']:,} events/s in epochs of "
-        f"{figures['epoch_seconds'] * 1000:.0f} ms, each committed alone"
+        f"{figures['epoch_seconds'] * 1000:.0f} ms, each committed alone; medians of "
+        f"{figures['victims'][0]['runs']}"
     )
-    head = ("replicas", "nodes", "fault", "longest gap before", "after", "longer", "victim")
+    head = ("replicas", "nodes", "fault", "gap before", "after", "longer", "most", "victim", "was")
     rows = [
         (
-            f"{run['replicas']}",
-            f"{run['nodes']}",
-            run["fault"],
+            f"{each['replicas']}",
+            f"{each['nodes']}",
+            each["fault"],
             *(
-                f"{run[name] * 1000:.0f} ms"
-                for name in ("gap_before_seconds", "gap_after_seconds", "longer_seconds")
+                f"{each[name] * 1000:.0f} ms"
+                for name in (
+                    "gap_before_seconds",
+                    "gap_after_seconds",
+                    "longer_seconds",
+                    "most_longer_seconds",
+                )
             ),
-            run["victim"],
+            f"{each['victim']}",
+            " / ".join(each["was"]),
         )
-        for run in figures["runs"]
+        for each in figures["victims"]
     ]
     print_table(head, rows)
     print(
-        f"longest: {figures['most_longer_seconds'] * 1000:.0f} ms longer; "
-        f"bar: {BAR_SECONDS * 1000:.0f} ms; digests unchanged"
+        f"of all runs: median {figures['median_longer_seconds'] * 1000:.0f} ms longer, most "
+        f"{figures['most_longer_seconds'] * 1000:.0f} ms; bar: {BAR_SECONDS * 1000:.0f} ms; digests unchanged"
     )
 
 
@@ -255,7 +295,7 @@ def _draw(figure: Any, lost: list[Lost]) -> None:
     for each in lost:
         around = [at for at in each.commits if abs(at) < WATCHED_SECONDS]
         gaps = [(late, (late - early) * 1000) for early, late in pairwise(around)]
-        axes.plot(*zip(*gaps, strict=True), linewidth=0.8, label=_said(each))
+        axes.plot(*zip(*gaps, strict=True), linewidth=0.8)
     axes.axvline(0.0, color="black", linestyle=":")
     axes.set_xlabel("seconds after the fault")
     axes.set_ylabel("ms since the commit before")

@@ -71,6 +71,43 @@ def caught_up_after(
     return None
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """Seconds from a kill until output goes on, and until it is in time again; 0 where it went on anyway."""
+
+    outage: float
+    caught_up: float
+
+
+def recovered(killed: float, delays: Sequence[tuple[float, float]], first: float) -> Recovered:
+    """`delays`: (time of the commit, delay of its last event), by time; from `first` to the kill they are as
+    usual. There was an outage where the longest gap after the kill is longer than all of these, and delays
+    were longer, too. What never came in time again has not until the last commit.
+
+    Raises ValueError where there are no commits before or after the kill.
+    """
+    usual = max((late for at, late in delays if first <= at <= killed), default=None)
+    times = [at for at, _ in delays]
+    if usual is None:
+        raise ValueError(f"nothing was committed from {first:.3f} to the kill")
+    after = [each for each in pairwise(times) if each[1] > killed]
+    if not after:
+        raise ValueError("nothing was committed after the kill")
+    begin, end = max(after, key=lambda each: each[1] - each[0])
+    late = [(at, each) for at, each in delays if at >= end]
+    if end - begin <= longest_gap([at for at in times if at <= killed], first, killed):
+        return Recovered(0.0, 0.0)
+    if late[0][1] <= usual:
+        return Recovered(0.0, 0.0)
+    again = next((at for at, each in late if each <= usual), late[-1][0])
+    return Recovered(end - killed, again - killed)
+
+
+def delay(epoch: int, committed: float, began: float, epoch_seconds: float) -> float:
+    """Seconds from the last event of an epoch to its commit; epoch 0 began at `began`."""
+    return committed - (began + (epoch + 1) * epoch_seconds)
+
+
 def recovered_after(killed: float, delays: Sequence[tuple[float, float]], usual: float) -> float:
     """As `caught_up_after`; 0 where no delay rose above `usual`, infinity where one did and stayed there."""
     after = caught_up_after(killed, delays, usual)
@@ -91,7 +128,7 @@ def behind(
     if not known:
         raise ValueError(f"nothing was committed up to {moment:.3f}")
     epoch, at = max(known)
-    return at - (began + (epoch + 1) * epoch_seconds)
+    return delay(epoch, at, began, epoch_seconds)
 
 
 @dataclass(frozen=True)

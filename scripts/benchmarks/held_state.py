@@ -24,11 +24,22 @@ PULSE = "pulse"
 
 
 @dataclass(frozen=True)
+class ReadingsFile:
+    """A Parquet file of readings, in an epoch of one second of event time each. `speed`: so many of these
+    come in a second of the clock; None: as fast as it goes."""
+
+    path: Path
+    epochs: int
+    speed: int | None = None
+
+
+@dataclass(frozen=True)
 class HeldState:
     """`events` readings of `plugs` plugs, which tell one after the other, `epoch_events` in an epoch.
 
-    `rate` in events/s; None: as fast as it goes. `interval_seconds` is between checkpoints. Every slice has
-    `replicas`, under `scheme`; None: one, or what follows from the other.
+    `rate` in events/s; None: as fast as it goes. `file`: the readings come from there, and at its pace.
+    `interval_seconds` is between checkpoints. Every slice has `replicas`, under `scheme`; None: one, or what
+    follows from the other. `recovery`: as a topology has it; schemes are chosen then, or set while it runs.
     """
 
     plugs: int
@@ -41,6 +52,8 @@ class HeldState:
     slices: int = 2
     replicas: int | None = None
     scheme: Scheme | None = None
+    file: ReadingsFile | None = None
+    recovery: dict[str, Any] | None = None
 
     @property
     def epoch_seconds(self) -> float:
@@ -50,33 +63,20 @@ class HeldState:
 
     def topology(self, output: Path) -> Topology:
         """Sinks lie in `output`: "result", and "pulse" where the source is paced."""
-        seconds = -(-self.events // self.epoch_events)
         topology = Topology(
             name="held-state",
             epoch={"time": "1s", "column": "ts"},
             snapshot=self._snapshot(),
             replicas=self.replicas,
             scheme=self.scheme,
-        ).source(
-            "readings",
-            generator="readings",
-            rows=self.events,
-            seed=1,
-            with_={
-                "plugs": self.plugs,
-                "properties": 1,
-                "per_second": self.epoch_events,
-                "start": 0,
-            },
-            slices=self.slices,
-            **({} if self.rate is None else {"rate": f"{self.rate}/s"}),
-        )
+            recovery=self.recovery,
+        ).source("readings", slices=self.slices, **self._input())
         if self.form == "columns":
             topology = topology.operator(
                 HELD,
                 input="readings",
                 key=PLUG,
-                window=f"{seconds}s",
+                window=f"{self._epochs}s",
                 aggregate={
                     "count": "count()",
                     "mean": "mean(value)",
@@ -97,7 +97,32 @@ class HeldState:
         topology = topology.operator("shown", input=HELD, filter=f"house_id < {SHOWN_HOUSES}").sink(
             "result", input="shown", format="parquet", path=str(output / "result")
         )
-        return topology if self.rate is None else self._with_pulse(topology, output)
+        return self._with_pulse(topology, output) if self._paced else topology
+
+    @property
+    def _epochs(self) -> int:
+        return self.file.epochs if self.file else -(-self.events // self.epoch_events)
+
+    @property
+    def _paced(self) -> bool:
+        return (self.rate if self.file is None else self.file.speed) is not None
+
+    def _input(self) -> dict[str, Any]:
+        if self.file is not None:
+            pace = {} if self.file.speed is None else {"speed": self.file.speed}
+            return {"files": str(self.file.path), "prepare": "none", **pace}
+        return {
+            "generator": "readings",
+            "rows": self.events,
+            "seed": 1,
+            "with_": {
+                "plugs": self.plugs,
+                "properties": 1,
+                "per_second": self.epoch_events,
+                "start": 0,
+            },
+            **({} if self.rate is None else {"rate": f"{self.rate}/s"}),
+        }
 
     def _with_pulse(self, topology: Topology, output: Path) -> Topology:
         return (

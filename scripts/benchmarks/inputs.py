@@ -8,7 +8,7 @@ writes it by default: snappy, dictionaries until they grow too large.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,29 +59,50 @@ def readings_file(folder: Path, readings: int) -> Path:
     """Plug readings in the columns of the DEBS 2014 grand challenge, 2,000 per second from 2,000
     plugs in random order: ts (int64, s), value (float64, three decimals), property, plug_id,
     household_id, house_id (int32)."""
-    base = np.random.default_rng(SEED).uniform(0.0, 300.0, PLUGS)
 
     def chunk(first: int, count: int, random: np.random.Generator) -> pa.RecordBatch:
-        plugs = random.integers(0, PLUGS, count)
-        noise = random.exponential(12.0, count)
-        household = plugs // PLUGS_PER_HOUSEHOLD
-        columns = [
-            pa.array(_seconds(first, count, READINGS_PER_SECOND)),
-            pa.array(np.round(base[plugs] + noise, 3)),
-            *(
-                pa.array(column.astype(np.int32))
-                for column in (
-                    np.ones(count),
-                    plugs % PLUGS_PER_HOUSEHOLD,
-                    household % HOUSEHOLDS_PER_HOUSE,
-                    household // HOUSEHOLDS_PER_HOUSE,
-                )
-            ),
-        ]
-        names = ["ts", "value", "property", "plug_id", "household_id", "house_id"]
-        return pa.record_batch(columns, names=names)
+        seconds = pa.array(_seconds(first, count, READINGS_PER_SECOND))
+        return _readings(seconds, random.integers(0, PLUGS, count), random)
 
     return _made(folder / f"readings-{readings}.parquet", readings, chunk)
+
+
+def uneven_readings_file(path: Path, counts: Sequence[int]) -> Path:
+    """Readings in the same columns, but that ts is a timestamp in milliseconds: `counts[s]` of them, evenly,
+    in second s of event time, from 0 on. All plugs tell one after the other."""
+    ends = np.cumsum(counts)
+
+    def chunk(first: int, count: int, random: np.random.Generator) -> pa.RecordBatch:
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        seconds = np.searchsorted(ends, numbers, "right")
+        passed = 1.0 - (ends[seconds] - numbers) / np.asarray(counts)[seconds]
+        times = pa.array((1000 * (seconds + passed)).astype(np.int64)).cast(pa.timestamp("ms"))
+        return _readings(times, numbers % PLUGS, random)
+
+    return _made(path, int(ends[-1]), chunk)
+
+
+def _readings(
+    times: pa.Array, plugs: npt.NDArray[np.int64], random: np.random.Generator
+) -> pa.RecordBatch:
+    base = np.random.default_rng(SEED).uniform(0.0, 300.0, PLUGS)
+    noise = random.exponential(12.0, len(plugs))
+    household = plugs // PLUGS_PER_HOUSEHOLD
+    columns = [
+        times,
+        pa.array(np.round(base[plugs] + noise, 3)),
+        *(
+            pa.array(column.astype(np.int32))
+            for column in (
+                np.ones(len(plugs)),
+                plugs % PLUGS_PER_HOUSEHOLD,
+                household % HOUSEHOLDS_PER_HOUSE,
+                household // HOUSEHOLDS_PER_HOUSE,
+            )
+        ),
+    ]
+    names = ["ts", "value", "property", "plug_id", "household_id", "house_id"]
+    return pa.record_batch(columns, names=names)
 
 
 def orders_file(folder: Path, events: int) -> Path:

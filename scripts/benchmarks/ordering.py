@@ -1,5 +1,5 @@
-"""What order costs: disciplines epoch and merge against none in alternating pairs, and strict beside them; and
-what it costs on top that replicas agree, where what they are sent differs.
+"""What order costs: disciplines epoch and merge against none in alternating pairs, and strict beside them.
+And what it costs on top that replicas agree, where what they are sent differs.
 
 After Figures 1 to 4 of the thesis (Martin 2015): total events/s and those of one node, over numbers of nodes.
 """

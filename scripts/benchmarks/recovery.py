@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from benchmarks import options
-from benchmarks.gaps import RecoveryTimes, caught_up_after, recovery_times
+from benchmarks.gaps import RecoveryTimes, caught_up_after, delay, recovery_times
 from benchmarks.held_state import HELD, PULSE, Form, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
 from benchmarks.pictures import keep_results, say_results
@@ -92,9 +92,7 @@ def recovery(
                 digests.add(run.digest())
             commits = commit_times(output / PULSE)
             times = recovery_times(killed, planned, [at for _, at in commits])
-            delays = [
-                (at, at - (began + (epoch + 1) * held.epoch_seconds)) for epoch, at in commits
-            ]
+            delays = [(at, delay(epoch, at, began, held.epoch_seconds)) for epoch, at in commits]
             results.append(_figures(times, delays, killed))
             timelines.append([(at - killed, epoch) for epoch, at in commits])
     if len(digests) != 1:

@@ -1,9 +1,15 @@
-"""What each of the six schemes costs, and how long output stands still when a node is killed under it.
+"""What each of the six schemes costs, how long a recovery takes under it, and how well that was estimated.
 
-A paced job holds state on two nodes and commits a row for every epoch. Once the state is there, what all
-nodes need of CPU and memory is measured for some seconds; then the node that is not the manager is killed
-(SIGKILL). The time to recovery is the longest time between two commits from then on, less the longest one
-before. The output must be the same under all schemes.
+A paced job holds state on three nodes and commits a row for every epoch. A person has set its scheme, so the
+controller chooses nothing, but it measures and estimates. Once the state is there, a first node is killed
+(SIGKILL): a running cluster would have seen losses before, and the controller learns from this one how long
+it takes to notice one, to switch plans, to build operators and to load snapshots. Once that is made up for,
+what the two nodes left need of CPU and memory is measured for some seconds, and the controller is asked what
+it estimates for the slices that the second victim leads; then that one is killed.
+
+Measured is the time from there until output is as late as it was at most before, and no later, which is what
+the controller estimates; and the time until the first commit after the outage. The output must be the same
+under all schemes.
 """
 
 from __future__ import annotations
@@ -20,22 +26,37 @@ from typing import Any
 import click
 
 from benchmarks import options
-from benchmarks.gaps import longest_gap
+from benchmarks.gaps import delay, recovered
 from benchmarks.held_state import HELD, PULSE, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
 from benchmarks.pictures import keep_results, say_results
 from benchmarks.report import print_json, print_table
+from streammine.model.errors import ClusterError
 from streammine.model.schemes import Scheme
 
+NODES = 3
 PLUGS_PER_MEGABYTE = 12_000
 EPOCH_SECONDS = 0.1
+SWITCHING_SECONDS = 10.0
+"""Until the replicas of all slices stand where they are to."""
+
 SETTLING_SECONDS = 3.0
-"""From when all plugs are known until what it costs is measured: a checkpoint holds them all, and who stands
-by has taken its state in."""
+"""From when all plugs are known, and again from when all replicas stand once more: a checkpoint holds them
+all, and who stands by has taken its state in."""
+
+LEARNING_SECONDS = 9.0
+"""From the first kill until all that is lost is made up for."""
 
 MEASURED_SECONDS = 3.0
-AFTER_SECONDS = 8.0
-LONGEST_RUN_SECONDS = 240.0
+AFTER_SECONDS = 10.0
+LONGEST_RUN_SECONDS = 300.0
+MAX_TIME = "10s"
+"""Of a recovery, for the controller, which chooses nothing here."""
+
+BAR = 2.0
+"""How many times as long as the other one estimate and measured time may be."""
+
+STEPS = ("detect_seconds", "switch_seconds", "deploy_seconds", "load_seconds", "catch_up_seconds")
 
 
 @dataclass(frozen=True)
@@ -46,8 +67,37 @@ class Cost:
     memory_bytes: float
 
 
-@click.command(help="Recovery time and cost of each fault-tolerance scheme.")
-@options.slices
+@dataclass(frozen=True)
+class Recovery:
+    """What a kill came to, in seconds: until output was in time again, and until it went on at all; what was
+    estimated just before, by steps, None where the controller said that something is `missing`."""
+
+    seconds: float
+    outage_seconds: float
+    estimate: dict[str, float] | None
+    missing: tuple[str, ...]
+
+    @property
+    def estimated_seconds(self) -> float | None:
+        return None if self.estimate is None else sum(self.estimate.values())
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / estimated. Less than an epoch can't be told from nothing."""
+        estimated = self.estimated_seconds
+        if estimated is None:
+            return None
+        return max(self.seconds, EPOCH_SECONDS) / max(estimated, EPOCH_SECONDS)
+
+
+@click.command(help="Recovery time, its estimate, and cost of each fault-tolerance scheme.")
+@click.option(
+    "--slices",
+    type=click.IntRange(1, 1000),
+    default=NODES,
+    show_default=True,
+    help="Of every operator; each node leads some.",
+)
 @options.folder
 @options.as_json
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True)
@@ -92,9 +142,11 @@ def schemes(
             )
     figures = {
         "name": "schemes",
-        "nodes": 2,
+        "nodes": NODES,
         "paced_events_per_second": rate,
         "runs": runs,
+        "bar": BAR,
+        "within": sum(each["within"] for each in rows),
         "schemes": rows,
     }
     paths = keep_results(folder, figures, lambda figure: _draw(figure, rows))
@@ -107,103 +159,221 @@ def schemes(
 
 def _measured(scheme: Scheme, megabytes: int, rate: int, slices: int, runs: int) -> dict[str, Any]:
     plugs = megabytes * PLUGS_PER_MEGABYTE
-    seconds = plugs / rate + SETTLING_SECONDS + MEASURED_SECONDS + AFTER_SECONDS
+    filling = max(plugs / rate, SWITCHING_SECONDS) + SETTLING_SECONDS
+    learning = LEARNING_SECONDS + SETTLING_SECONDS
+    seconds = filling + learning + MEASURED_SECONDS + AFTER_SECONDS
     held = HeldState(
         plugs,
         round(rate * seconds),
         round(rate * EPOCH_SECONDS),
         rate=rate,
         slices=slices,
-        scheme=scheme,
+        recovery={"max_time": MAX_TIME},
     )
-    outages: list[float] = []
+    recoveries: list[Recovery] = []
     costs: list[Cost] = []
     state_bytes = 0
-    digest = ""
+    digests = set[str]()
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch:
             output = Path(scratch)
-            with LiveCluster(2) as cluster:
+            with LiveCluster(NODES) as cluster:
                 job = cluster.submit(held.topology(output))
-                filled = cluster.began(job) + plugs / rate
-                wait_until(filled + SETTLING_SECONDS)
-                costs.append(_cost(cluster, job))
+                began = cluster.began(job)
+                _set_scheme(cluster, job, scheme)
+                wait_until(began + filling)
+                first, at = _kill(cluster, job, set())
+                wait_until(at + learning)
+                costs.append(_cost(cluster, job, first))
                 state_bytes = max(state_bytes, cluster.state_bytes(job, HELD))
-                killed = _kill_other(cluster, job)
-                digest = cluster.finish(job, LONGEST_RUN_SECONDS).digest()
-            outages.append(_outage(output, killed))
+                told = cluster.slices(job)
+                second, killed = _kill(cluster, job, {first})
+                digests.add(cluster.finish(job, LONGEST_RUN_SECONDS).digest())
+            recoveries.append(_recovery(scheme, told, second, output, began, killed))
+    if len(digests) != 1:
+        raise click.ClickException(
+            f"{scheme}, {megabytes} MB: digests differ: {', '.join(sorted(digests))}"
+        )
+    return _row(scheme, megabytes, state_bytes, recoveries, costs, digests.pop())
+
+
+def _set_scheme(cluster: LiveCluster, job: LiveJob, scheme: Scheme) -> None:
+    """Wait until all replicas stand where it wants them."""
+    graph = job.submission.spec.graph
+    for vertex in graph.vertices:
+        if vertex.replicable:
+            slices = graph.slices_named(vertex.name)
+            cluster.client.change_scheme(
+                job.number, slices, vertex.name, scheme, LONGEST_RUN_SECONDS
+            )
+
+
+def _cost(cluster: LiveCluster, job: LiveJob, gone: str) -> Cost:
+    """What all nodes use from now on for some seconds, but for the one that is gone."""
+    before = _loads(cluster, job, gone)
+    time.sleep(MEASURED_SECONDS)
+    after = _loads(cluster, job, gone)
+    used = sum(after[name]["cpu_seconds"] - before[name]["cpu_seconds"] for name in before)
+    passed = max(after[name]["clock"] - before[name]["clock"] for name in before)
+    return Cost(used / passed, sum(load["memory_bytes"] for load in after.values()))
+
+
+def _loads(cluster: LiveCluster, job: LiveJob, gone: str) -> dict[str, dict[str, float]]:
+    nodes = cluster.client.status(job.number)["nodes"]
+    return {name: node["load"] for name, node in nodes.items() if name != gone}
+
+
+def _kill(cluster: LiveCluster, job: LiveJob, gone: set[str]) -> tuple[str, float]:
+    """Kill a node that is not the manager and leads state; which, and when by the system's clock.
+
+    Raises ClusterError where there is none.
+    """
+    manager = cluster.client.status(job.number)["manager"]
+    leading = {
+        each["node"]
+        for name, each in cluster.slices(job).items()
+        if name.partition("/")[0] == HELD and each["node"] not in {manager, *gone}
+    }
+    if not leading:
+        raise ClusterError("only the manager's node holds state; give it more slices")
+    name = min(leading)
+    killed = time.time()
+    os.kill(cluster.local.processes[name].pid, signal.SIGKILL)
+    return name, killed
+
+
+def _recovery(
+    scheme: Scheme,
+    told: dict[str, dict[str, Any]],
+    victim: str,
+    output: Path,
+    began: float,
+    killed: float,
+) -> Recovery:
+    """`told`: the slices' status just before."""
+    commits = commit_times(output / PULSE)
+    delays = [(at, delay(epoch, at, began, EPOCH_SECONDS)) for epoch, at in commits]
+    times = recovered(killed, delays, killed - MEASURED_SECONDS)
+    if commits[-1][1] - killed < AFTER_SECONDS / 2:
+        raise ClusterError("the input was over too soon after the kill: the machine is too busy")
+    lost = [each["chosen"] for each in told.values() if each["node"] == victim and each["chosen"]]
+    missing = {text for each in lost for text in each["missing"]}
+    estimates = [] if missing else [each["schemes"][scheme.value] for each in lost]
+    worst = max(estimates, key=lambda each: _seconds(each["seconds"]), default=None)
+    return Recovery(
+        times.caught_up,
+        times.outage,
+        None if worst is None else {step: _seconds(worst[step]) for step in STEPS},
+        tuple(sorted(missing)),
+    )
+
+
+def _seconds(told: float | None) -> float:
+    """None stands for what takes for ever."""
+    return float("inf") if told is None else told
+
+
+def _row(
+    scheme: Scheme,
+    megabytes: int,
+    state_bytes: int,
+    recoveries: list[Recovery],
+    costs: list[Cost],
+    digest: str,
+) -> dict[str, Any]:
+    ratios = [each.ratio for each in recoveries if each.ratio is not None]
+    estimates = [each.estimate for each in recoveries if each.estimate is not None]
+    ratio = median(ratios) if len(ratios) == len(recoveries) else None
     return {
         "scheme": scheme.value,
         "megabytes": megabytes,
         "state_bytes": state_bytes,
-        "recovery_seconds": round(median(outages), 3),
-        "most_recovery_seconds": round(max(outages), 3),
+        "recovery_seconds": round(median(each.seconds for each in recoveries), 3),
+        "most_recovery_seconds": round(max(each.seconds for each in recoveries), 3),
+        "outage_seconds": round(median(each.outage_seconds for each in recoveries), 3),
+        "estimate_seconds": _rounded([sum(each.values()) for each in estimates]),
+        "estimate": {step: _rounded([each[step] for each in estimates]) for step in STEPS},
+        "missing": sorted({text for each in recoveries for text in each.missing}),
+        "ratio": None if ratio is None else round(ratio, 3),
+        "ratios": [round(each, 3) for each in ratios],
+        "within": ratio is not None and 1 / BAR <= ratio <= BAR,
         "cores": round(median(each.cores for each in costs), 3),
         "memory_bytes": round(median(each.memory_bytes for each in costs)),
         "digest": digest,
     }
 
 
-def _cost(cluster: LiveCluster, job: LiveJob) -> Cost:
-    """What all nodes use from now on for some seconds."""
-    before = _loads(cluster, job)
-    time.sleep(MEASURED_SECONDS)
-    after = _loads(cluster, job)
-    used = sum(after[name]["cpu_seconds"] - before[name]["cpu_seconds"] for name in before)
-    passed = max(after[name]["clock"] - before[name]["clock"] for name in before)
-    return Cost(used / passed, sum(load["memory_bytes"] for load in after.values()))
-
-
-def _loads(cluster: LiveCluster, job: LiveJob) -> dict[str, dict[str, float]]:
-    return {name: node["load"] for name, node in cluster.client.status(job.number)["nodes"].items()}
-
-
-def _kill_other(cluster: LiveCluster, job: LiveJob) -> float:
-    """Kill the node that is not the manager; when, in seconds of the system's clock."""
-    manager = cluster.client.status(job.number)["manager"]
-    name = next(name for name in cluster.local.processes if name != manager)
-    killed = time.time()
-    os.kill(cluster.local.processes[name].pid, signal.SIGKILL)
-    return killed
-
-
-def _outage(output: Path, killed: float) -> float:
-    times = [at for _, at in commit_times(output / PULSE)]
-    usual = longest_gap(times, killed - MEASURED_SECONDS, killed - EPOCH_SECONDS)
-    return max(0.0, longest_gap(times, killed, max(times)) - usual)
+def _rounded(values: list[float]) -> float | None:
+    """The median."""
+    return round(median(values), 3) if values else None
 
 
 def _print(figures: dict[str, Any]) -> None:
     print(
-        f"kill -9 of one of two nodes, {figures['paced_events_per_second']:,} events/s, medians of "
-        f"{figures['runs']}"
+        f"kill -9 of one of the two nodes that a first kill has left, "
+        f"{figures['paced_events_per_second']:,} events/s, medians of {figures['runs']}"
     )
-    head = ("state", "scheme", "recovery", "most", "cores", "memory")
+    head = (
+        "state",
+        "scheme",
+        "recovery",
+        "most",
+        "output goes on",
+        "estimate",
+        "measured/estimate",
+        "cores",
+        "memory",
+    )
     rows = [
         (
             f"{each['state_bytes'] / 1e6:.0f} MB",
             each["scheme"],
             f"{each['recovery_seconds']:.2f} s",
             f"{each['most_recovery_seconds']:.2f} s",
+            f"{each['outage_seconds']:.2f} s",
+            "?" if each["estimate_seconds"] is None else f"{each['estimate_seconds']:.2f} s",
+            "?" if each["ratio"] is None else f"{each['ratio']:.2f}",
             f"{each['cores']:.2f}",
             f"{each['memory_bytes'] / 1e6:,.0f} MB",
         )
         for each in figures["schemes"]
     ]
     print_table(head, rows)
+    for each in figures["schemes"]:
+        if each["missing"]:
+            print(f"{each['scheme']}: no estimate, not measured: {', '.join(each['missing'])}")
+    print(
+        f"estimates from what the first kill, the job's start and its snapshots have shown; within a "
+        f"factor {figures['bar']:g}: {figures['within']} of {len(figures['schemes'])} "
+        f"(less than {EPOCH_SECONDS * 1000:.0f} ms, an epoch, counts as that)"
+    )
 
 
 def _draw(figure: Any, rows: list[dict[str, Any]]) -> None:
     axes = figure.subplots()
     for megabytes in dict.fromkeys(each["megabytes"] for each in rows):
         chosen = [each for each in rows if each["megabytes"] == megabytes]
-        axes.plot(
-            [each["scheme"] for each in chosen],
+        names = [each["scheme"] for each in chosen]
+        (line,) = axes.plot(
+            names,
             [each["recovery_seconds"] for each in chosen],
             marker="o",
-            label=f"{megabytes} MB",
+            label=f"{megabytes} MB: measured",
         )
-    axes.set_ylabel("seconds without output after a kill")
+        estimated = [
+            (name, each["estimate_seconds"])
+            for name, each in zip(names, chosen, strict=True)
+            if each["estimate_seconds"] is not None
+        ]
+        if estimated:
+            axes.plot(
+                *zip(*estimated, strict=True),
+                marker="x",
+                linestyle=":",
+                color=line.get_color(),
+                label=f"{megabytes} MB: estimated before",
+            )
+    axes.set_ylabel("seconds from a kill until output is in time again")
     axes.set_title("recovery time of the six schemes")
     axes.tick_params(axis="x", rotation=20)
     axes.legend()

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, Phase, settings
 from mutation.check import Check
 from mutation.forks import each_in_a_fork
 from mutation.mutants import ROOT
+from streammine.model.schemes import Scheme
+from streammine.model.topology import Recovery
 from streammine.simulation.faults import FaultKind
 from streammine.simulation.trials import Trials
 from streammine.simulation.workload import Workload
@@ -113,22 +115,52 @@ def _names_machine(text: str) -> bool:
     return _MACHINES.search(text) is not None
 
 
+def _word_count() -> Workload:
+    return Workload(workloads.word_count(3), {"lines": _LINES})
+
+
+def _join() -> Workload:
+    return Workload(workloads.equi_join(2), workloads.orders_and_payments(80))
+
+
+def _loop() -> Workload:
+    numbers = {"numbers": loops.numbers(25, largest=8)}
+    return Workload(loops.halving(2, 2, sources=2), numbers)
+
+
+def _standby() -> Workload:
+    """Replicas that stand behind others, with a state that outlives its epoch."""
+    changed = {"scheme": Scheme.ACTIVE_STANDBY}
+    topology = workloads.braid(discipline="merge", replicas=2).model_copy(update=changed)
+    rows = {name: workloads.keyed_values(120, seed) for seed, name in enumerate(("left", "right"))}
+    return Workload(topology, rows)
+
+
+def _controller() -> Workload:
+    """Schemes change for the time that a recovery may take; seconds pass quickly for machines."""
+    recovery = Recovery.model_validate({"max_time": "20s", "cool_down": "1s"})
+    topology = workloads.word_count(2).model_copy(update={"recovery": recovery})
+    return Workload(topology, {"lines": _LINES})
+
+
+_LINES = pa.table({"line": workloads.text(160)})
+_WORKLOADS = {
+    "word count": _word_count,
+    "join": _join,
+    "loop": _loop,
+    "standby": _standby,
+    "controller": _controller,
+}
+
+
 @functools.cache
 def _trials(workload: str) -> Trials:
-    if workload == "word count":
-        lines = {"line": workloads.text(160)}
-        made = Workload(workloads.word_count(3), {"lines": pa.table(lines)})
-    elif workload == "loop":
-        numbers = {"numbers": loops.numbers(25, largest=8)}
-        made = Workload(loops.halving(2, 2, sources=2), numbers)
-    else:
-        made = Workload(workloads.equi_join(2), workloads.orders_and_payments(80))
-    return Trials(made, tuple(FaultKind))
+    return Trials(_WORKLOADS[workload](), tuple(FaultKind))
 
 
 def seeds(count: int) -> list[Check]:
     """So many seeds of the simulation, in turn over its workloads."""
-    names = ("word count", "join", "loop")
+    names = tuple(_WORKLOADS)
     # the parent runs nothing itself: threads that it had started would be missing in its forks
     right = dict(each_in_a_fork(names, lambda name, tell: tell(_trials(name).digest), len(names)))
 

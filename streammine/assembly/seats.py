@@ -11,7 +11,6 @@ from streammine.engine.stimuli import TakeState
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
-from streammine.model.recovery_policy import Step
 
 
 class Seats:
@@ -38,9 +37,9 @@ class Seats:
                 built = self._times.built(compiled, wish.job, replica, environment, since=begun)
                 self._taken[wish.slice] = built
             elif restore is not None and isinstance(built.processor, OperatorProcessor):
-                built.processor.perform((TakeState(restore),), 0.0)
-                nbytes = 0 if restore.record is None else restore.record.nbytes
-                self._times.took(Step.LOAD, wish.slice, wish.generation, begun, nbytes)
+                work = (TakeState(restore),)
+                built.processor.perform(work, 0.0)
+                self._times.performed(work, wish.slice, wish.generation, begun)
         except SnapshotDamagedError as error:
             self.leave(wish.slice)
             damaged = damaged_by(wish, error)

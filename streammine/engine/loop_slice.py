@@ -274,7 +274,7 @@ class LoopSlice(SliceMachine):
         closing = self.frontier.next_to_close()
         if closing is None and self.waiting.nbytes < BYTES_WORTH_A_RUN:
             return ()
-        work = self.waiting.take(closing)
+        work = self._take_waiting(closing)
         if closing is not None and not self.blocked and not self.waiting.reaches(closing):
             # the epoch's time has come with its last round
             epoch = epoch_of(closing) if is_final(closing) else epoch_of(closing) - 1

@@ -233,8 +233,9 @@ class NodeMachine(SeatingNode):
         """Tell a replica whether it leads, and which generations live at the other ends, where that has
         changed."""
         slice_id = machine.slice_id
-        if (leads := job.led_by(machine)) != machine.leads:
-            self._local.append((job.number, slice_id, stimuli.Led(leads)))
+        led = stimuli.Led(job.led_by(machine), job.stands_behind(machine))
+        if led != stimuli.Led(machine.leads, machine.spare):
+            self._local.append((job.number, slice_id, led))
         mine = self._mine(job, slice_id)
         if mine is not None and mine.rung is not machine.wanted_rung:
             self._local.append((job.number, slice_id, stimuli.Stand(mine.rung)))

@@ -3,7 +3,7 @@
 House rules
 -----------
 * The controller has to choose for every slice that runs and may have further replicas, but for those whose
-  scheme a person has set (`Plan.fixed`): these are left alone until that person hands them back.
+  scheme a person has set (`Plan.fixed`): these it only looks at, until that person hands them back.
 * A slice that is being rebuilt is seen as it was before, so that nothing is forgotten of it.
 * A decision stands until it is in the plan, however often plans are refused.
 * Who becomes the manager has a controller that knows nothing. Nodes repeat what they have measured, and what
@@ -90,7 +90,7 @@ class SchemeControl:
         changed = {
             slice_id: stance.scheme
             for slice_id, stance in self.controller.stances.items()
-            if stance.scheme is not job.scheme_of(slice_id)
+            if slice_id not in job.plan.fixed and stance.scheme is not job.scheme_of(slice_id)
         }
         return job.next_plan(schemes=job.plan.schemes | changed) if changed else None
 
@@ -107,7 +107,7 @@ class SchemeControl:
         self._meters = {key: meter for key, meter in self._meters.items() if key in living}
         for slice_id, group in placements.items():
             vertex = self._graph.vertex(slice_id.vertex)
-            if slice_id in job.plan.fixed or not vertex.replicable:
+            if not vertex.replicable:
                 continue
             report = job.report_of(slice_id, group[0]) if group else None
             if report is not None and report.finished:
@@ -117,7 +117,16 @@ class SchemeControl:
                 before = self._observed(now_seconds, job, slice_id, report)
             if before is not None:
                 queued = _standby_queued_bytes(job, slice_id, group[1:])
-                yield slice_id, replace(before, nodes=nodes, standby_queued_bytes=queued)
+                yield (
+                    slice_id,
+                    replace(
+                        before,
+                        scheme=job.scheme_of(slice_id),
+                        fixed=slice_id in job.plan.fixed,
+                        nodes=nodes,
+                        standby_queued_bytes=queued,
+                    ),
+                )
 
     def _observed(
         self, now_seconds: float, job: ManagedJob, slice_id: SliceId, report: SliceReport
@@ -127,6 +136,7 @@ class SchemeControl:
         return SliceObservation(
             scheme=job.scheme_of(slice_id),
             chosen=slice_id in job.plan.schemes,
+            fixed=slice_id in job.plan.fixed,
             replicas=max(2, self._graph.vertex(slice_id.vertex).replicas),
             nodes=1,
             state_bytes=report.counters.get("state_bytes", 0.0),

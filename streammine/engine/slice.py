@@ -32,6 +32,7 @@ Until Start a slice takes frames and credit, but a source does not read.
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -118,6 +119,7 @@ class SliceMachine(LinkedReplica):
         self.sleeping = False
         self.exhausted = False
         self.leads = True
+        self.spare = False
         self.rung = self.wanted_rung = Scheme.ACTIVE_REPLICATION
         self.taking = BEGINNING
         self.last_epoch = BEGINNING
@@ -193,7 +195,7 @@ class SliceMachine(LinkedReplica):
         return []
 
     def _led(self, stimulus: Led) -> list[Effect]:
-        self.leads = stimulus.by_this
+        self.leads, self.spare = stimulus.by_this, stimulus.spare
         return []
 
     def _stand(self, stimulus: Stand) -> list[Effect]:
@@ -472,7 +474,8 @@ class SliceMachine(LinkedReplica):
             return () if barrier is not None else (Finish(self._final_epoch()),)
         if (self.sleeping and not self.behind) or self.blocked:
             return ()
-        return (Read(self.settings.read_rows, READS_PER_RUN, self._releasing.credited),)
+        reads = 1 if self.spare else READS_PER_RUN
+        return (Read(self.settings.read_rows, reads, self._releasing.credited),)
 
     def _final_epoch(self) -> int:
         return 0 if self.last_epoch == BEGINNING else self.last_epoch + 1
@@ -486,10 +489,14 @@ class SliceMachine(LinkedReplica):
         closing = self.frontier.next_to_close()
         if closing is None and self.waiting.nbytes < BYTES_WORTH_A_RUN:
             return ()
-        work = self.waiting.take(closing)
+        work = self._take_waiting(closing)
         if closing is not None and closing not in self.waiting and not self.blocked:
             work.append(CloseEpoch(closing, self.epoch.watermark(closing)))
         return tuple(work)
+
+    def _take_waiting(self, closing: int | None) -> list[Work]:
+        """Of who only stands behind another replica no more than is worth a run."""
+        return self.waiting.take(closing, BYTES_WORTH_A_RUN if self.spare else math.inf)
 
 
 _HANDLERS: Handlers = {

@@ -193,9 +193,11 @@ class Rewired:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """Of the slice's replicas the plan's first leads: its snapshots count, and nobody else makes any."""
+    """Of the slice's replicas the plan's first leads: its snapshots count, and nobody else makes any.
+    `spare`: this one only stands behind it, and its runs are short, so that others soon have their turn."""
 
     by_this: bool
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from streammine.engine.stimuli import Accumulate, Discard, Work
@@ -67,13 +68,15 @@ class WaitingWork:
         kept.append((Discard(channel, epoch), 0))
         self._epochs[epoch] = kept
 
-    def take(self, closing: int | None) -> list[Work]:
-        """Work for one run, lowest epochs first; nothing beyond the epoch that can be closed next."""
+    def take(self, closing: int | None, enough_bytes: float = math.inf) -> list[Work]:
+        """Work for one run, lowest epochs first; nothing beyond the epoch that can be closed next, or once
+        there is enough."""
         taken: list[Work] = []
-        while self._epochs and len(taken) < MOST_PER_RUN:
+        left = self.nbytes - enough_bytes
+        while self._epochs and len(taken) < MOST_PER_RUN and self.nbytes > left:
             lowest = min(self._epochs)
             waiting = self._epochs[lowest]
-            while waiting and len(taken) < MOST_PER_RUN:
+            while waiting and len(taken) < MOST_PER_RUN and self.nbytes > left:
                 work, nbytes = waiting.popleft()
                 self.nbytes -= nbytes
                 taken.append(work)

@@ -104,7 +104,8 @@ class SliceObservation:
     """What is seen of a slice at one moment, mostly of its replica that leads.
 
     `scheme` is the one that the plan says, from which the controller begins; `chosen`: a controller has
-    chosen it, that of an earlier manager where this one has not. `replicas`: how many it has in schemes that
+    chosen it, that of an earlier manager where this one has not; `fixed`: a person has set it, and there is
+    nothing to choose, only to estimate. `replicas`: how many it has in schemes that
     have more than one; `nodes` that may host them. `state_bytes` of memory that its state takes.
     `checkpoint`: None before the first. `processing_bytes_per_second`: bytes of input per second of work, as
     when it catches up; None while it has done none. `busy_share` of one core that it needs. `queued_bytes` of
@@ -126,6 +127,7 @@ class SliceObservation:
     standby_queued_bytes: float = 0.0
     input_waits: bool = False
     chosen: bool = False
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         for each in (self, self.checkpoint):
@@ -148,8 +150,8 @@ class SchemeController(Protocol):
         """Look at all slices that it has to choose for, and say what changes from now on.
 
         Called with every round of reports; time does not go back. A decision is said once and stands: the
-        manager goes towards `stances[slice].scheme`, however long that takes. A slice that is not named, as
-        when a person has set its scheme, is forgotten, and begun with anew when it is named again.
+        manager goes towards `stances[slice].scheme`, however long that takes. A slice that is not named is
+        forgotten, and begun with anew when it is named again.
         """
         ...
 

@@ -389,7 +389,9 @@ class Node:
 
         def task() -> None:
             try:
+                begun = job.times.clock()
                 result = job.perform(hosted, str(effect.slice), effect.work)
+                job.times.performed(effect.work, effect.slice, effect.generation, begun)
                 self._handle(machine.WorkFinished(*replica, result, None, hosted.counters()))
             except ReplacedError as error:
                 logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)

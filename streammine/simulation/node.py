@@ -353,6 +353,7 @@ class VirtualNode:
             result, failure, replaced, damaged = None, None, False, None
             try:
                 result = perform()
+                job.times.performed(effect.work, *replica, begun)
             except SnapshotDamagedError as error:
                 damaged = machine.damaged_by(effect, error)
             except StreammineError as error:

@@ -9,8 +9,10 @@ from scripts.benchmarks.gaps import (
     SliceBudgets,
     behind,
     caught_up_after,
+    delay,
     longest_gap,
     memory_bound,
+    recovered,
     recovery_times,
 )
 from scripts.benchmarks.stalled import BUDGETS
@@ -98,3 +100,41 @@ def test_the_bound_adds_the_budgets_of_what_a_slice_has() -> None:
 @pytest.mark.parametrize("channels", [1, 4, 32])
 def test_the_bound_of_a_stalled_slice_has_all_its_channels(channels: int) -> None:
     assert channels * channel_budget(channels) <= BUDGETS.channels
+
+
+def late(*commits: tuple[float, float]) -> list[tuple[float, float]]:
+    """Ten commits in time before 11.0, and what comes then."""
+    return [(10.0 + tenth / 10, 0.02) for tenth in range(10)] + list(commits)
+
+
+def test_an_epoch_is_late_by_what_passes_from_its_end_to_its_commit() -> None:
+    assert delay(4, 10.7, began=10.0, epoch_seconds=0.1) == pytest.approx(0.2)
+
+
+def test_output_is_recovered_when_it_is_in_time_again() -> None:
+    seen = late((12.0, 1.0), (12.1, 0.5), (12.2, 0.02), (12.3, 0.3))
+    times = recovered(10.95, seen, 10.0)
+    assert times.outage == pytest.approx(1.05)
+    assert times.caught_up == pytest.approx(1.25)
+
+
+def test_what_is_never_in_time_again_counts_to_the_last_commit() -> None:
+    times = recovered(10.95, late((12.0, 1.0), (12.1, 0.5)), 10.0)
+    assert times.caught_up == pytest.approx(1.15)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [((11.0, 0.02), (11.1, 0.02)), ((11.0, 0.02), (11.05, 0.07)), ((11.3, 0.02), (11.4, 0.02))],
+    ids=["as before", "late without a gap", "a gap, and in time"],
+)
+def test_output_that_goes_on_has_nothing_to_recover_from(
+    after: tuple[tuple[float, float], ...],
+) -> None:
+    assert recovered(10.95, late(*after), 10.0).caught_up == 0.0
+
+
+@pytest.mark.parametrize("killed", [9.5, 12.5])
+def test_commits_before_and_after_the_kill_are_needed_to_tell(killed: float) -> None:
+    with pytest.raises(ValueError, match="nothing was committed"):
+        recovered(killed, late((12.0, 1.0)), 9.0)

@@ -149,6 +149,25 @@ def test_what_gives_up_its_links_and_takes_them_again_is_made_anew(scheme: Schem
     assert group(manager) == ["b 1 active-replication"]
 
 
+def test_a_seat_gets_links_once_those_who_send_to_it_hold_what_it_lacks() -> None:
+    # what comes after checkpoint 20 is gone at the sources, until there is a newer one
+    manager = settled()
+    ask(manager, Scheme.PASSIVE_STANDBY_COLD)
+
+    def hold(retained_after: int) -> None:
+        version = plan_of(manager).version
+        for node, names in (("a", ON_A), ("b", ON_B)):
+            told_all = [report(each, 1, 25, retained_after=retained_after) for each in names]
+            told(manager, heard(node, version, told_all))
+
+    hold(24)
+    ask(manager, HOT)
+    assert group(manager)[1] == "a 4 passive-standby-cold"
+    hold(20)
+    told(manager, Ticked(2.0, 1002.0))
+    assert group(manager)[1].endswith("passive-standby-hot from 20")
+
+
 def test_a_source_stands_cold_where_hot_is_asked_for() -> None:
     manager = settled()
     ask(manager, HOT, "source/1")
@@ -299,6 +318,15 @@ def test_whoever_may_be_taking_state_in_counts_as_holding_no_more_than_it() -> N
     assert offered(manager, Reported(hot(manager, 25))) == ["a: counts/1@4 20"]
     assert sent_on_by(manager, taken=True) == 20
     assert sent_on_by(manager, taken=False) == BEGINNING, "it has climbed since, and took nothing"
+
+
+def test_what_was_offered_counts_until_it_is_taken_though_it_is_not_offered_again() -> None:
+    manager = settled()
+    ask(manager, HOT)
+    assert offered(manager, Reported(hot(manager, 25))) == ["a: counts/1@4 20"]
+    hear(manager, "b", *ON_B, frontier=15)
+    assert offered(manager) == []
+    assert sent_on_by(manager, taken=True) == 20
 
 
 def test_a_new_manager_offers_nothing_before_it_has_heard_from_all() -> None:

@@ -165,11 +165,13 @@ def test_a_scheme_that_a_person_has_set_is_left_alone_until_it_is_handed_back() 
     assert plan_of(manager).fixed == (COUNTS,)
     controller.wanted[COUNTS] = PASSIVE
     beat(manager, 2.0)
-    assert COUNTS not in controller.seen
+    assert controller.seen[COUNTS].fixed
+    assert controller.seen[COUNTS].scheme is STANDBY
     assert plan_of(manager).schemes[COUNTS] is STANDBY
     told(manager, SchemeAsked(1, "counts", "automatic"))
     assert plan_of(manager).fixed == ()
     beat(manager, 2.25)
+    assert not controller.seen[COUNTS].fixed
     assert plan_of(manager).schemes[COUNTS] is PASSIVE
 
 

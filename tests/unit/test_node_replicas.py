@@ -322,8 +322,10 @@ def test_a_replica_leads_when_it_is_its_slices_oldest() -> None:
     second = player.jobs[JOB].slices[COUNTS]
     assert second is not counts
     assert not second.leads
+    assert second.spare
     told(player, plan(5, counts_1=(on_b(6),)))
     assert second.leads
+    assert not second.spare
 
 
 def test_a_replica_is_built_knowing_who_is_beside_it() -> None:

@@ -339,6 +339,34 @@ def test_a_decision_is_said_once_however_long_the_plan_takes() -> None:
     assert made.stances[SLICE].scheme is PASSIVE
 
 
+def test_what_a_person_has_set_stands_and_cools_down_when_it_is_handed_back() -> None:
+    used = settled(TWO_SECONDS, seen(1, 1))
+    used.observe(10.0, {SLICE: seen(1, 1, age_seconds=0.5)})
+    before = used.stances[SLICE]
+    assert before.phase is ControlPhase.SETTLED
+    fixed = replace(seen(1, 1), scheme=HOT, fixed=True)
+    for at in range(100, 110):
+        assert used.observe(float(at), {SLICE: fixed}) == []
+    stance = used.stances[SLICE]
+    assert (stance.scheme, stance.reason) == (HOT, "a person has set it")
+    assert stance.assessment.estimates[HOT].seconds > 0
+    back = replace(fixed, fixed=False)
+    assert used.observe(110.0, {SLICE: back}) == []
+    assert used.observe(113.0, {SLICE: back}) == [], "it cools down"
+    (decision,) = used.observe(114.5, {SLICE: back})
+    assert decision.previous is HOT
+
+
+def test_what_a_person_has_set_before_anything_was_measured_stands_too() -> None:
+    used = Controller(TWO_SECONDS)
+    fixed = replace(seen(1, 1, age_seconds=None), scheme=HOT, fixed=True)
+    assert used.observe(0.0, {SLICE: fixed}) == []
+    stance = used.stances[SLICE]
+    assert (stance.phase, stance.scheme) == (ControlPhase.MEASURING, HOT)
+    (decision,) = used.observe(1.0, {SLICE: replace(fixed, fixed=False)})
+    assert decision.chosen is ACTIVE
+
+
 def test_a_slice_that_is_not_named_is_forgotten() -> None:
     made = settled(TWO_SECONDS, seen(5, 10))
     assert made.observe(1.0, {}) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streammine.engine.stimuli import Read, Run, Start
 from tests.unit.small_loops import after
 from tests.unit.small_loops import check as check_loop
 from tests.unit.small_loops import player as loop_player
@@ -250,3 +251,69 @@ def test_a_head_of_a_loop_that_does_not_lead_flags_the_end_and_goes_on() -> None
           send 8.2 end 6/0 says 0
         """,
     )
+
+
+def test_who_stands_behind_takes_one_batch_at_a_turn() -> None:
+    # each is large enough for a run, and others on its node wait meanwhile
+    check(
+        operator(inputs=1),
+        """
+        > stands behind
+        > start
+        > 0.0 data 5
+          run accumulate 5 from 0
+        > 0.1 data 5
+        > 0.2 data 5, the last
+          credit on 0 for 5
+          send 8.0 end 4
+        > done
+          run accumulate 5 from 0
+        > done
+          run accumulate 5 from 0, close 5
+        """,
+    )
+
+
+def test_who_leads_takes_all_that_waits() -> None:
+    check(
+        operator(inputs=1),
+        """
+        > stands behind
+        > start
+        > 0.0 data 5
+          run accumulate 5 from 0
+        > 0.1 data 5
+        > 0.2 data 5, the last
+          credit on 0 for 5
+          send 8.0 end 4
+        > leads
+        > done
+          run accumulate 5 from 0, accumulate 5 from 0, close 5
+        """,
+    )
+
+
+def test_small_batches_behind_another_one_go_together() -> None:
+    check(
+        operator(inputs=1),
+        """
+        > stands behind
+        > start
+        > 0.0 little 5
+        > 0.1 little 5
+        > 0.2 end 5
+          credit on 0 for 5
+          send 8.0 end 4
+          run accumulate 5 from 0, accumulate 5 from 0, close 5
+        """,
+    )
+
+
+def test_a_source_that_stands_behind_reads_once_at_a_turn() -> None:
+    player = source()
+    player("stands behind")
+    (run,) = player.machine.handle(Start())
+    assert isinstance(run, Run)
+    (read,) = run.work
+    assert isinstance(read, Read)
+    assert read.times == 1

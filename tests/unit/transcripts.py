@@ -69,6 +69,7 @@ class SlicePlayer:
     0 comes from 1 2              the sender's living generations, as the plan has them
     8 goes to 1 2                 the receiver's
     leads, leads not              the slice's replica whose snapshots count is this one, or another
+    stands behind                 another one's count, and this one is to take short turns
     8 goes to 1 2, queueing 2     the same; generation 2 only queues what comes
     stands active-standby         the plan puts the replica on this rung
     offered 7                     the state of complete checkpoint 7
@@ -100,6 +101,8 @@ class SlicePlayer:
                 return stimuli.Led(True)
             case ["leads", "not"]:
                 return stimuli.Led(False)
+            case ["stands", "behind"]:
+                return stimuli.Led(False, spare=True)
             case ["done", *what]:
                 return stimuli.WorkDone(_result(what))
             case ["directed", *what]:

@@ -1,0 +1,77 @@
+"""A load with spikes, and what became of it: rates and queues over time. Pure.
+
+All times are seconds of one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+FIRST_SECONDS = 10.0
+"""From the begin of the load to the first spike."""
+
+EVERY_SECONDS = 20.0
+SPIKE_SECONDS = 2.0
+
+DRAINED_SHARE = 0.05
+"""Of what a queue held at most: with no more than that it counts as drained."""
+
+Samples = Sequence[tuple[float, float]]
+"""(time, value), by time."""
+
+
+@dataclass(frozen=True)
+class LoadShape:
+    """`base` events/s, and `spike` events/s for two seconds in every twenty, `spikes` times."""
+
+    base: int
+    spike: int
+    spikes: int
+
+    @property
+    def seconds(self) -> float:
+        """The last spike has time to be made up for."""
+        return FIRST_SECONDS + EVERY_SECONDS * self.spikes
+
+    @property
+    def begins(self) -> tuple[float, ...]:
+        """Of the spikes, in seconds of the load."""
+        return tuple(FIRST_SECONDS + EVERY_SECONDS * number for number in range(self.spikes))
+
+    def counts(self, tick_seconds: float) -> list[int]:
+        """The events of each tick."""
+        ticks = round(self.seconds / tick_seconds)
+        return [
+            round((self.spike if self._is_spike(tick * tick_seconds) else self.base) * tick_seconds)
+            for tick in range(ticks)
+        ]
+
+    def _is_spike(self, second: float) -> bool:
+        # ticks are no exact binary fractions
+        return any(begin - 1e-6 <= second < begin + SPIKE_SECONDS - 1e-6 for begin in self.begins)
+
+
+def counted_between(counted: Samples, first: float, last: float) -> float:
+    """By how much a counter grew; between two samples it grows evenly."""
+    times, values = zip(*counted, strict=True)
+    at_first, at_last = np.interp([first, last], times, values)
+    return float(at_last - at_first)
+
+
+def most_between(levels: Samples, first: float, last: float) -> float:
+    """The highest level that was seen; 0 where nothing was."""
+    return max((level for at, level in levels if first <= at < last), default=0.0)
+
+
+def drained_after(levels: Samples, begin: float, end: float) -> float | None:
+    """Seconds from the begin of a spike until a queue that it filled was empty again; None where it was not
+    by `end`. What is left of it then may be as much as there was at most in the second before."""
+    filled = [(at, level) for at, level in levels if begin <= at < end]
+    if not filled:
+        return None
+    most_at, most = max(filled, key=lambda each: each[1])
+    enough = max(DRAINED_SHARE * most, most_between(levels, begin - 1.0, begin))
+    return next((at - begin for at, level in filled if at >= most_at and level <= enough), None)

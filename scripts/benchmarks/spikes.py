@@ -1,0 +1,345 @@
+"""What spikes of load do to a job that has replicas on the nodes on which it runs (Martin 2015, Figure 5).
+
+The readings of a file come at a pace that leaves the nodes some time, and every 20 s for 2 s so fast that
+they have enough for what leads, but not for the replicas behind it. Measured is, with and without these, how
+many events are in the epochs that are committed in every second, how late these are, and what waits at the
+others. How fast the pace is follows from what the nodes can do without one, and without replicas.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from benchmarks import options
+from benchmarks.gaps import delay
+from benchmarks.held_state import HELD, PULSE, Form, HeldState, ReadingsFile
+from benchmarks.inputs import PLUGS, uneven_readings_file
+from benchmarks.intervals import Interval, median_interval
+from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times
+from benchmarks.load_spikes import (
+    EVERY_SECONDS,
+    SPIKE_SECONDS,
+    LoadShape,
+    counted_between,
+    drained_after,
+)
+from benchmarks.pictures import keep_results, say_results
+from benchmarks.report import print_json, print_table
+from streammine.model.schemes import Scheme
+
+BAR = 0.97
+
+EPOCH_SECONDS = 0.1
+SPEED = round(1 / EPOCH_SECONDS)
+PROBE_SECONDS = 4.0
+"""About so long it is measured what the nodes can do."""
+
+PROBE_EVENTS = 1_000_000
+LONGEST_RUN_SECONDS = 300.0
+WITHOUT, WITH = "without", "with"
+
+
+@dataclass
+class Spiked:
+    """A run, in seconds since the pace began: how many events were in all epochs committed by then; bytes
+    that waited at replicas behind others, and how many of these had stepped down; how late commits were, by
+    when their epochs were due. (A leading replica's own counters say too much: what it has taken of one
+    upstream replica's bag is counted again where another one's is complete first.)"""
+
+    taken: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])
+    waiting: list[tuple[float, float]] = field(default_factory=list)
+    paused: list[tuple[float, float]] = field(default_factory=list)
+    delays: list[tuple[float, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    digest: str = ""
+
+    def in_spikes(self, shape: LoadShape) -> float:
+        """Events that were taken while there were more than usual."""
+        return sum(
+            counted_between(self.taken, begin, begin + SPIKE_SECONDS) for begin in shape.begins
+        )
+
+    def drained(self, shape: LoadShape) -> list[float | None]:
+        """After each spike, how long that took."""
+        return [drained_after(self.waiting, at, at + EVERY_SECONDS) for at in shape.begins]
+
+    def each_second(self, shape: LoadShape) -> list[int]:
+        """Events that were taken in it."""
+        return [
+            round(counted_between(self.taken, at, at + 1.0)) for at in range(int(shape.seconds))
+        ]
+
+    def usual_delay(self, shape: LoadShape) -> float:
+        """The median of the epochs before the first spike, but for the first second's."""
+        return median(late for due, late in self.delays if 1.0 < due <= shape.begins[0])
+
+    def worst_delay(self, shape: LoadShape) -> float:
+        """Of the epochs of spikes."""
+        return max(
+            late
+            for due, late in self.delays
+            if any(begin < due <= begin + SPIKE_SECONDS for begin in shape.begins)
+        )
+
+
+@click.command(help="Spikes of load on nodes with and without replicas that stand behind others.")
+@options.nodes
+@options.slices
+@options.folder
+@options.as_json
+@click.option("--pairs", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--spikes", type=click.IntRange(1), default=2, show_default=True, help="Of a run.")
+@click.option(
+    "--base",
+    type=click.FloatRange(0.0, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="Pace between spikes, as a share of what the nodes can do without replicas.",
+)
+@click.option(
+    "--spike",
+    type=click.FloatRange(0.0, min_open=True),
+    default=0.75,
+    show_default=True,
+    help="Pace in spikes, likewise.",
+)
+@click.option(
+    "--capacity",
+    type=click.IntRange(1000),
+    help="What they can do, in events/s; default: measured.",
+)
+@click.option(
+    "--scheme",
+    type=click.Choice([each.value for each in Scheme if each.processes]),
+    default=Scheme.ACTIVE_REPLICATION.value,
+    show_default=True,
+)
+@click.option(
+    "--form", type=click.Choice(["columns", "objects"]), default="columns", show_default=True
+)
+def spikes(
+    nodes: int,
+    slices: int,
+    folder: Path,
+    as_json: bool,
+    pairs: int,
+    spikes: int,
+    base: float,
+    spike: float,
+    capacity: int | None,
+    scheme: str,
+    form: Form,
+) -> None:
+    runs: dict[str, list[Spiked]] = {WITHOUT: [], WITH: []}
+    with (
+        tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch,
+        LiveCluster(nodes) as cluster,
+    ):
+        job = _Job(Path(scratch), cluster, form, slices, Scheme(scheme))
+        capacity = capacity or job.capacity()
+        shape = LoadShape(round(base * capacity), round(spike * capacity), spikes)
+        job.paced(shape)
+        for number in range(pairs):
+            for kind in (WITHOUT, WITH) if number % 2 == 0 else (WITH, WITHOUT):
+                runs[kind].append(job.spiked(replicated=kind == WITH))
+    found = {each.digest for every in runs.values() for each in every}
+    if len(found) != 1:
+        raise click.ClickException(f"digests differ: {', '.join(sorted(found))}")
+    figures = {
+        "name": "spikes",
+        "nodes": nodes,
+        "scheme": scheme,
+        "form": form,
+        "capacity_events_per_second": capacity,
+        "base_events_per_second": shape.base,
+        "spike_events_per_second": shape.spike,
+        "pairs": pairs,
+        **_figures(runs, shape),
+        "bar": BAR,
+        "digest": found.pop(),
+    }
+    paths = keep_results(folder, figures, lambda figure: _draw(figure, runs, shape))
+    if as_json:
+        print_json(figures)
+        return
+    _print(figures)
+    say_results(paths)
+
+
+class _Job:
+    """The job on a cluster, which stays up for all runs."""
+
+    def __init__(
+        self, scratch: Path, cluster: LiveCluster, form: Form, slices: int, scheme: Scheme
+    ) -> None:
+        self._scratch = scratch
+        self._cluster = cluster
+        self._form: Form = form
+        self._slices = slices
+        self._scheme = scheme
+
+    def capacity(self) -> int:
+        """Events/s, without replicas and as fast as it goes; a first run warms up, and says how many events
+        take some seconds."""
+        events = PROBE_EVENTS
+        for _ in range(2):
+            counts = [PROBE_EVENTS // 20] * (events * 20 // PROBE_EVENTS)
+            path = uneven_readings_file(self._scratch / f"probe-{events}.parquet", counts)
+            held = self._held(ReadingsFile(path, len(counts)), events)
+            job = self._cluster.submit(held.topology(self._scratch))
+            seconds = self._cluster.finish(job, LONGEST_RUN_SECONDS).seconds
+            speed = events / seconds
+            events = max(PROBE_EVENTS, round(speed * PROBE_SECONDS))
+        return round(speed)
+
+    def paced(self, shape: LoadShape) -> None:
+        """What comes from now on."""
+        counts = shape.counts(EPOCH_SECONDS)
+        path = uneven_readings_file(self._scratch / "spikes.parquet", counts)
+        self._file = ReadingsFile(path, len(counts), SPEED)
+        self._shape = shape
+
+    def spiked(self, replicated: bool) -> Spiked:
+        replicas = {"replicas": 2, "scheme": self._scheme} if replicated else {}
+        held = self._held(self._file, sum(self._shape.counts(EPOCH_SECONDS)), **replicas)
+        cluster, spiked = self._cluster, Spiked()
+        job = cluster.submit(held.topology(self._scratch))
+        began = cluster.began(job)
+        run = cluster.finish(job, LONGEST_RUN_SECONDS, lambda: _look(cluster, job, began, spiked))
+        spiked.seconds, spiked.digest = run.seconds, run.digest()
+        ends = list(accumulate(self._shape.counts(EPOCH_SECONDS)))
+        for epoch, at in commit_times(self._scratch / PULSE):
+            late = delay(epoch, at, began, EPOCH_SECONDS)
+            spiked.delays.append((at - began - late, late))
+            if epoch < len(ends):
+                spiked.taken.append((at - began, ends[epoch]))
+        return spiked
+
+    def _held(self, file: ReadingsFile, events: int, **fields: Any) -> HeldState:
+        return HeldState(
+            PLUGS, events, events, self._form, slices=self._slices, file=file, **fields
+        )
+
+
+def _look(cluster: LiveCluster, job: LiveJob, began: float, spiked: Spiked) -> None:
+    """Note what waits at the slices that hold state, at the time of the newest heartbeat."""
+    status = cluster.client.status(job.number)
+    told = status["jobs"].get(str(job.number))
+    if told is None:
+        return
+    waiting = paused = 0.0
+    for name, each in told["slices"].items():
+        if name.partition("/")[0] != HELD:
+            continue
+        for replica in each["replicas"]:
+            counters = replica["counters"]
+            if not replica["leads"]:
+                waiting += counters.get("bytes_waiting", 0.0)
+                paused += not Scheme(replica["rung"]).processes
+    at = max(node["load"]["clock"] for node in status["nodes"].values()) - began
+    spiked.waiting.append((at, waiting))
+    spiked.paused.append((at, paused))
+
+
+def _figures(runs: dict[str, list[Spiked]], shape: LoadShape) -> dict[str, Any]:
+    pairs = list(zip(runs[WITHOUT], runs[WITH], strict=True))
+    ratios = [second.in_spikes(shape) / first.in_spikes(shape) for first, second in pairs]
+    drained = [each for run in runs[WITH] for each in run.drained(shape)]
+    return {
+        "spike_ratio": _rounded(median_interval(ratios)),
+        "seconds_ratio": _rounded(
+            median_interval([first.seconds / second.seconds for first, second in pairs])
+        ),
+        "spike_delay_seconds": {
+            kind: round(median(each.worst_delay(shape) for each in every), 3)
+            for kind, every in runs.items()
+        },
+        "usual_delay_seconds": {
+            kind: round(median(each.usual_delay(shape) for each in every), 3)
+            for kind, every in runs.items()
+        },
+        "most_waiting_bytes": round(max(level for run in runs[WITH] for _, level in run.waiting)),
+        "spikes": len(drained),
+        "drained": sum(each is not None for each in drained),
+        "drained_after_seconds": _most(drained),
+        "paused_replicas": round(max(level for run in runs[WITH] for _, level in run.paused)),
+        "runs": {kind: [_told(each, shape) for each in every] for kind, every in runs.items()},
+    }
+
+
+def _most(drained: list[float | None]) -> float | None:
+    return max((round(each, 2) for each in drained if each is not None), default=None)
+
+
+def _told(run: Spiked, shape: LoadShape) -> dict[str, Any]:
+    return {
+        "seconds": round(run.seconds, 3),
+        "events_in_spikes": round(run.in_spikes(shape)),
+        "events_each_second": run.each_second(shape),
+        "spike_delay_seconds": round(run.worst_delay(shape), 3),
+        "drained_after_seconds": [
+            None if each is None else round(each, 2) for each in run.drained(shape)
+        ],
+        "waiting_bytes": [(round(at, 2), round(level)) for at, level in run.waiting],
+    }
+
+
+def _rounded(interval: Interval) -> dict[str, float]:
+    return {key: round(value, 4) for key, value in asdict(interval).items()}
+
+
+def _print(figures: dict[str, Any]) -> None:
+    print(
+        f"spikes: {figures['base_events_per_second']:,} events/s, and "
+        f"{figures['spike_events_per_second']:,} for 2 s in every 20; the {figures['nodes']} nodes can do "
+        f"{figures['capacity_events_per_second']:,} without replicas; {figures['pairs']} pairs, "
+        f"{figures['scheme']}"
+    )
+    rows = [
+        (
+            kind,
+            f"{median(run['events_in_spikes'] for run in every):,.0f}",
+            f"{figures['usual_delay_seconds'][kind] * 1000:.0f} ms",
+            f"{figures['spike_delay_seconds'][kind] * 1000:.0f} ms",
+            f"{median(run['seconds'] for run in every):.2f} s",
+        )
+        for kind, every in figures["runs"].items()
+    ]
+    print_table(
+        ("replicas", "events done in spikes", "usual delay", "longest in spikes", "seconds"), rows
+    )
+    ratio, seconds = figures["spike_ratio"], figures["seconds_ratio"]
+    print(
+        f"events done in spikes: {ratio['median']:.3f} ({ratio['low']:.3f} - {ratio['high']:.3f}) of "
+        f"those without the others; speed of whole runs {seconds['median']:.3f} "
+        f"({seconds['low']:.3f} - {seconds['high']:.3f}); bar: {BAR:.2f}"
+    )
+    print(
+        f"at the others up to {figures['most_waiting_bytes'] / 1e6:.1f} MB waited; drained after "
+        f"{figures['drained']} of {figures['spikes']} spikes, within "
+        f"{figures['drained_after_seconds'] or 0:.1f} s; {figures['paused_replicas']} stepped down"
+    )
+
+
+def _draw(figure: Any, runs: dict[str, list[Spiked]], shape: LoadShape) -> None:
+    figure.set_size_inches(9, 6)
+    upper, lower = figure.subplots(2, sharex=True)
+    for kind, every in runs.items():
+        speeds = [each / 1e6 for each in every[-1].each_second(shape)]
+        upper.step(range(len(speeds)), speeds, where="post", label=f"{kind} replicas")
+    upper.set_ylabel("million events/s committed")
+    upper.set_title("the leading replicas, and what waits at those that stand behind them")
+    upper.legend()
+    lower.plot(*zip(*((at, level / 1e6) for at, level in runs[WITH][-1].waiting), strict=True))
+    lower.set_ylabel("MB that wait")
+    lower.set_xlabel("seconds")
+    for axes in (upper, lower):
+        for begin in shape.begins:
+            axes.axvspan(begin, begin + SPIKE_SECONDS, color="grey", alpha=0.2)
