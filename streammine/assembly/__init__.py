@@ -26,6 +26,7 @@ from replication import (
 )
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import DEFAULT_READ_ROWS, BuiltSlice, Environment
+from streammine.assembly.losing import reason_to_keep, wants_gap
 from streammine.assembly.seats import Seats
 from streammine.assembly.step_times import StepTimes
 from streammine.engine.policies import Policies
@@ -48,7 +49,9 @@ __all__ = [
     "newest_checkpoints",
     "next_attempt",
     "publish_checkpoint",
+    "reason_to_keep",
     "save_run",
+    "wants_gap",
     "write_snapshot",
 ]
 

@@ -18,6 +18,7 @@ from streammine.assembly.environment import (
     restored_to,
     taken_from,
 )
+from streammine.assembly.losing import check_may_lose, wants_gap
 from streammine.assembly.sending import outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.bag import BagMemory
@@ -34,6 +35,7 @@ from streammine.engine.source_processor import SourceProcessor
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
+    Forgets,
     Position,
     SequentialOperator,
     StatefulOperator,
@@ -98,6 +100,8 @@ class CompiledJob:
         if graph is None:
             with topology.places.of():
                 graph = plan(self._logical_nodes())
+                if wants_gap(topology.recovery_goal):
+                    check_may_lose(graph)
         self.graph = graph
 
     def _probe(self, schemas: Mapping[str, pa.Schema]) -> dict[str, Stream]:
@@ -183,6 +187,7 @@ class CompiledJob:
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
             max_rounds=getattr(settings, "max_rounds", None),
+            window_epochs=operator.window_epochs if isinstance(operator, Forgets) else None,
             **self._redundancy(settings),
         )
 
@@ -265,7 +270,9 @@ class CompiledJob:
         snapshot = loaded_snapshot(replica.slice, replica.restore, environment)
         restored = restored_to(replica.restore, snapshot)
         begin = BEGINNING if restored is None else restored.epoch
-        done = INFINITY if restored is not None and restored.finished else begin
+        done = begin
+        if restored is not None:
+            done = INFINITY if restored.finished else max(begin, restored.left_out_until)
         checkpointed = environment.snapshot_mode != "none"
         kinds = self._kinds(slice_id)
         machine = self._machine(
@@ -299,6 +306,7 @@ class CompiledJob:
                 environment.snapshot_mode,
                 environment.waiting_bytes,
                 environment.retained_bytes,
+                self._window_epochs(vertex),
             ),
             kinds,
             restored,
@@ -309,6 +317,17 @@ class CompiledJob:
         position = None if snapshot is None else snapshot.position
         processor = self._processor(vertex, replica, environment, spill, begin, position)
         return BuiltSlice(machine, processor, spill, replica.restore, snapshot)
+
+    def _window_epochs(self, vertex: Vertex) -> int:
+        """For how many epochs together an epoch that is lost counts."""
+        if vertex.kind == "sink":
+            return self._commit_every(vertex.name)
+        return vertex.window_epochs or 1
+
+    @property
+    def windows_in_order(self) -> tuple[int, ...]:
+        """For how many epochs together a lost one counts, by vertex: each can widen what reaches it."""
+        return tuple(map(self._window_epochs, self.graph.vertices))
 
     def _kinds(self, slice_id: SliceId) -> dict[int, EdgeKind]:
         """By channel of a slice, what its edge is to the slice."""

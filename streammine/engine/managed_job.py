@@ -294,7 +294,7 @@ class ManagedJob:
         """What second replicas of these slices are built from, all at one epoch; None: not possible now.
 
         Nobody who takes from them may lack anything up to that epoch, and who sends to them must hold all
-        that comes after it; replicas of other origins keep only that.
+        that comes after it; replicas of other origins keep only that. What a slice has left out is behind it.
         """
         if not self.known:
             return None
@@ -314,6 +314,10 @@ class ManagedJob:
         if origin is not None and origin.record is not None and origin.record.name in self.damaged:
             return False
         placements = self.plan.placements
+        if any(
+            each.restore and each.restore.left_out_until > epoch for each in placements[slice_id]
+        ):
+            return False
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
         return all(

@@ -135,6 +135,9 @@ class SliceMachine(LinkedReplica):
         self.frozen = restored.epoch
         self.processed_below = restored.epoch + 1
         self.frontier.begin(restored.epoch + 1, restored.due)
+        self._begin_behind(restored)
+        if restored.left_out_until > restored.epoch:
+            self.frontier.advance(each.open_epoch for each in self.inputs.values())
 
     @property
     def is_source(self) -> bool:
@@ -179,7 +182,9 @@ class SliceMachine(LinkedReplica):
         assert self.phase is not Phase.RUNNING, f"{self.slice_id} started twice\n{self.story()}"
         if self.phase is Phase.DEPLOYED:
             self.phase = Phase.RUNNING
-        return self._subscriptions()
+        # what it leaves out is over at once
+        settled = self._settle() if self.losses and self.rung.processes else []
+        return self._subscriptions() + settled
 
     def _woken(self, _: Woken) -> list[Effect]:
         self.sleeping = False
@@ -229,6 +234,7 @@ class SliceMachine(LinkedReplica):
         return [Progressed()]
 
     def _prune(self, retain_after: int) -> None:
+        self.losses.epochs.drop(min(retain_after, self.processed_below - 1))
         for channel in self.outputs.values():
             channel.prune(retain_after)
 
@@ -274,6 +280,9 @@ class SliceMachine(LinkedReplica):
             return effects
         if header.flags & CHECKPOINT and self._is_barrier(header.epoch):
             insort(self.barriers, header.epoch)
+        if self._note_lost(channel) and not self.outputs:
+            # a committer is told, be there rows or not
+            self.frontier.touch(header.epoch)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         received = self.received_below
         self.frontier.advance(each.open_epoch for each in self.inputs.values())
@@ -328,6 +337,8 @@ class SliceMachine(LinkedReplica):
         self.last_epoch = max(self.last_epoch, taken.last_epoch)
         self.barriers = [each for each in self.barriers if each > taken.epoch]
         self.waiting.forget(taken.epoch)
+        self.losses.epochs.drop(taken.epoch)
+        self._begin_behind(taken)
         self.frontier.skip(taken.epoch, taken.due)
         for channel in self.outputs.values():
             channel.restart(taken.epoch)
@@ -376,6 +387,8 @@ class SliceMachine(LinkedReplica):
         if open_epoch == BEGINNING:
             return
         if self.phase is Phase.FINISHED:
+            if self.losses:
+                self._close_outputs(self.last_epoch)
             for channel in self.outputs.values():
                 channel.close(INFINITY, self.last_epoch)
             return
@@ -390,10 +403,6 @@ class SliceMachine(LinkedReplica):
                 self._close_outputs(barrier, checkpoint=True)
                 self._to_freeze.append(barrier)
         self._close_outputs(open_epoch - 1)
-
-    def _close_outputs(self, epoch: int, checkpoint: bool = False) -> None:
-        for channel in self.outputs.values():
-            channel.close(epoch, self.epoch.watermark(epoch), checkpoint)
 
     def _settle(self) -> list[Effect]:
         """Pass on how far processing has got: ends downstream, credit upstream."""
@@ -447,7 +456,8 @@ class SliceMachine(LinkedReplica):
 
     def _freeze(self, epoch: int) -> tuple[Work, ...]:
         full = self.snapshots.previous is None
-        return (Freeze(epoch, full, self.last_epoch, self.frontier.due),)
+        due, lost_until = self.frontier.due, self.losses.beyond(epoch)
+        return (Freeze(epoch, full, self.last_epoch, due, lost_until=lost_until),)
 
     @property
     def _due_barrier(self) -> int | None:
@@ -481,7 +491,8 @@ class SliceMachine(LinkedReplica):
             return ()
         work = self.waiting.take(closing)
         if closing is not None and closing not in self.waiting and not self.blocked:
-            work.append(CloseEpoch(closing, self.epoch.watermark(closing)))
+            lost = self._lost_since(self.frontier.closed_below, closing)
+            work.append(CloseEpoch(closing, self.epoch.watermark(closing), lost))
         return tuple(work)
 
 

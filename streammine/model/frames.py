@@ -24,6 +24,10 @@ CHECKPOINT = 2
 """Flag of a frame that ends an epoch: a snapshot is to be made between that epoch and the next."""
 
 
+LOST = 4
+"""Flag of a frame that ends an epoch: all that it closes is lost, by gap recovery somewhere upstream."""
+
+
 class FrameKind(IntEnum):
     DATA = 0
     EPOCH_END = 1
@@ -36,7 +40,8 @@ class FrameHeader:
     `sender` and `receiver` are the generations of the replicas at the two ends: with the channel they name
     the *link*, and `sequence` counts the frames of one link from 0. `round` is 0 outside loops. `watermark`
     (int64 microseconds) is meaningful where `ends` only; on the end of the input (epoch INFINITY) it is the
-    last epoch that held data upstream instead. `flags`: ENDS_EPOCH, CHECKPOINT.
+    last epoch that held data upstream instead. `flags`: ENDS_EPOCH,
+    CHECKPOINT, LOST.
     """
 
     job: int

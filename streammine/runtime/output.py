@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from streammine.model import digest
 from streammine.model.contracts import Store
+from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.errors import OutputError
 from streammine.model.manifest import (
     Manifest,
@@ -83,6 +84,11 @@ class CommittedOutput:
     @property
     def rows(self) -> int:
         return sum(manifest.rows for manifest in self.manifests)
+
+    @property
+    def lost(self) -> EpochRanges:
+        """The epochs that may lack rows, because gap recovery lost some of what they were made of."""
+        return EpochRanges(each for manifest in self.manifests for each in manifest.lost)
 
     def epoch_numbers(self) -> set[int]:
         """The epochs that have rows."""

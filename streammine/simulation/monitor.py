@@ -25,6 +25,7 @@ from streammine.model.snapshots import Restore
 from streammine.simulation.books import Replica, ReplicaBook
 from streammine.simulation.contents import BagContents
 from streammine.simulation.loop_books import LoopBook, check_loop
+from streammine.simulation.losses import LossBook
 from streammine.simulation.machine_checks import check_finished, check_plan, check_replica, story_of
 from streammine.simulation.manifests import ManifestBook
 from streammine.simulation.settings import SimulationSettings
@@ -46,6 +47,7 @@ class Monitor:
         )
         self.checkpoints: list[int] = []
         self.manifests = ManifestBook()
+        self.losses = LossBook()
         self.plans: list[Plan] = []
         self.closed: dict[SliceId, set[int]] = {}
         self.closes = 0
@@ -193,6 +195,7 @@ class Monitor:
     def plan_published(self, plan: Plan) -> None:
         """Nobody but one replica of each slice publishes, and no generation is used twice."""
         self.plans.append(plan)
+        self.losses.planned(plan)
         assert plan.placements.keys() == set(self._spec.graph.slices), "the plan forgets a slice"
         for slice_id, group in plan.placements.items():
             most = max(2, self._spec.graph.vertex(slice_id.vertex).replicas) + any(

@@ -12,6 +12,7 @@ from random import Random
 
 from streammine.model.errors import StreammineError
 from streammine.simulation.faults import FaultKind, FaultPlan, draw_plan
+from streammine.simulation.losses import difference
 from streammine.simulation.rows import Row
 from streammine.simulation.run import SimulationResult, run_workload
 from streammine.simulation.settings import SimulationSettings
@@ -33,7 +34,7 @@ _CLOCK_RATE = 30.0
 @dataclass(frozen=True)
 class Trial:
     """What came of one seed. `problem`: why it failed, None where all was well. `trace`: its hash,
-    if it was asked for."""
+    if it was asked for. `lost`: how many epochs the sinks say may lack rows."""
 
     seed: int
     plan: FaultPlan
@@ -45,6 +46,7 @@ class Trial:
     checkpoints: int = 0
     steps: int = 0
     trace: str = ""
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Trials:
         self.most_faults = most_faults
         undisturbed = run_workload(workload)
         self.digest = undisturbed.digest
+        self.outputs = undisturbed.outputs
         self.closes = undisturbed.closes
         self.slices = len(workload.compiled.graph.slices)
         rows = max((each.batch.num_rows for each in workload.sources.values()), default=0)
@@ -124,8 +127,10 @@ class Trials:
         return self._judged(seed, plan, result)
 
     def _judged(self, seed: int, plan: FaultPlan, result: SimulationResult) -> Trial:
-        problem = None
-        if result.digest != self.digest:
+        problem = _unexplained(result)
+        if result.digest != self.digest and any(result.lost.values()):
+            problem = problem or difference(self.outputs, result.outputs, result.lost)
+        elif result.digest != self.digest:
             rows = {
                 sink: sum(table.num_rows for table in epochs.values())
                 for sink, epochs in result.outputs.items()
@@ -142,6 +147,7 @@ class Trials:
             result.checkpoints,
             result.steps,
             result.trace,
+            sum(each.count for each in result.lost.values()),
         )
 
     def shrunk(self, trial: Trial) -> Failure:
@@ -158,3 +164,12 @@ class Trials:
 
         needed = shrink(range(len(trial.plan.faults)), fails)
         return Failure(trial, tuple(needed), problem)
+
+
+def _unexplained(result: SimulationResult) -> str | None:
+    """What is called lost though nobody has left it out, if anything is."""
+    for sink, lost in result.lost.items():
+        for first, last in lost:
+            if result.left_out.between(first, last) != ((first, last),):
+                return f"sink {sink}: epochs {first} to {last} are lost; left out were {result.left_out}"
+    return None
