@@ -57,11 +57,12 @@ def recovery_estimate(
         return RecoveryEstimate(detect_seconds, switch_seconds, catch_up_seconds=left_seconds)
     deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds
     load_seconds = 0.0 if scheme.holds_state else outlook.load_bytes / times.load_bytes_per_second
-    outage_seconds = detect_seconds + switch_seconds + deploy_seconds + load_seconds
+    known_seconds = switch_seconds + deploy_seconds + load_seconds
+    outage_seconds = detect_seconds + known_seconds
     fetch_rate = math.inf if scheme.queues else times.fetch_bytes_per_second
     rate = min(outlook.processing_bytes_per_second, fetch_rate)
     if semantics == "gap" and not scheme.queues:
-        catch_up_seconds = _catch_up_seconds(outlook, 0.0, rate, outage_seconds - detect_seconds)
+        catch_up_seconds = _catch_up_seconds(outlook, 0.0, rate, known_seconds)
     else:
         catch_up_seconds = _catch_up_seconds(outlook, outlook.replay_bytes, rate, outage_seconds)
     return RecoveryEstimate(
