@@ -135,7 +135,11 @@ class Monitor:
                 self._check_senders(book, item.epoch if isinstance(item, CloseEpoch) else INFINITY)
 
     def _check_senders(self, book: ReplicaBook, epoch: int) -> None:
-        """Some replica of every sender has ended the epoch."""
+        """Some replica of every sender has ended the epoch, unless it is lost: then senders may lack it
+        still.
+        """
+        if epoch in book.lost:
+            return
         for channel in self._spec.graph.inputs[book.machine.slice_id]:
             senders = self._by_slice.get(channel.source, ())
             ended = max((each.ended(channel.number) for each in senders), default=BEGINNING)

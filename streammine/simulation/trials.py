@@ -112,19 +112,29 @@ class Trials:
     ) -> Trial:
         """One seed, with all of its faults or those of these numbers."""
         plan = self.plan(seed)
-        kept = plan if numbers is None else plan.only(numbers)
         try:
-            result = run_workload(
-                self.workload,
-                seed=seed,
-                nodes=self.nodes(seed),
-                settings=replace(self.settings(seed), traced=traced),
-                faults=kept,
-                transcript=transcript,
-            )
+            result = self.result(seed, numbers, transcript, traced)
         except (AssertionError, StreammineError) as error:
             return Trial(seed, plan, str(error) or repr(error))
         return self._judged(seed, plan, result)
+
+    def result(
+        self,
+        seed: int,
+        numbers: Iterable[int] | None = None,
+        transcript: Callable[[str], None] | None = None,
+        traced: bool = False,
+    ) -> SimulationResult:
+        """The run of a seed, unjudged. Raises like `run_workload`."""
+        plan = self.plan(seed)
+        return run_workload(
+            self.workload,
+            seed=seed,
+            nodes=self.nodes(seed),
+            settings=replace(self.settings(seed), traced=traced),
+            faults=plan if numbers is None else plan.only(numbers),
+            transcript=transcript,
+        )
 
     def _judged(self, seed: int, plan: FaultPlan, result: SimulationResult) -> Trial:
         problem = _unexplained(result)

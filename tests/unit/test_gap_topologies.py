@@ -77,9 +77,24 @@ def test_precise_recovery_is_not_worth_a_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("operators", "sink", "where", "what"),
     [
-        (STEPS % "lines", "steps", "6:3: ", "'steps' would lose for ever, since it keeps state without"),
-        (COUNTS + STEPS % "counts", "steps", "7:3: ", "it keeps state without end; write semantics: pre"),
-        (WORDS, "words", "", "there is no operator with slices of its own; write semantics: precise"),
+        (
+            STEPS % "lines",
+            "steps",
+            "6:3: ",
+            "'steps' would lose for ever, since it keeps state without",
+        ),
+        (
+            COUNTS + STEPS % "counts",
+            "steps",
+            "7:3: ",
+            "it keeps state without end; write semantics: pre",
+        ),
+        (
+            WORDS,
+            "words",
+            "",
+            "there is no operator with slices of its own; write semantics: precise",
+        ),
     ],
 )
 def test_gap_recovery_that_could_leave_nothing_out_is_refused(
@@ -94,4 +109,6 @@ def test_gap_recovery_that_could_leave_nothing_out_is_refused(
 def test_who_leads_to_one_that_never_forgets_is_named_with_it(tmp_path: Path) -> None:
     after = COUNTS.replace("counts:", "last:").replace("lines", "steps")
     text = explained(topology(tmp_path, COUNTS + STEPS % "counts" + after, "last"))
-    assert "loses nothing in a recovery: 'steps', which it leads to, keeps state without end" in text
+    assert (
+        "loses nothing in a recovery: 'steps', which it leads to, keeps state without end" in text
+    )

@@ -158,8 +158,7 @@ def chain(windows: Sequence[int | None], loops: tuple[Loop, ...] = ()) -> JobGra
         Vertex("sink.committer", "committer", 1, Discipline.EPOCH, ""),
     )
     edges = tuple(
-        Edge(a.name, b.name, 0, (), False, "forward", False)
-        for a, b in pairwise(vertices)
+        Edge(a.name, b.name, 0, (), False, "forward", False) for a, b in pairwise(vertices)
     )
     return JobGraph(vertices, edges, loops)
 
