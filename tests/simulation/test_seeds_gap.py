@@ -61,16 +61,14 @@ JOIN = seeds(workloads.equi_join(2), workloads.orders_and_payments(240))
 
 
 @pytest.mark.parametrize("workload", [WORD_COUNT, WINDOWED, JOIN], ids=["words", "windows", "join"])
-@pytest.mark.parametrize(
-    "kinds", ["crash,manager", "crash,pause,expire,join", "session,crash,loss"]
-)
+@pytest.mark.parametrize("kinds", ["crash,manager", "crash,pause,split"])
 def test_only_what_is_named_is_lost(workload: Seeds, kinds: str) -> None:
-    workload.run(kinds, range(6))
+    workload.run(kinds, range(4))
 
 
 def test_some_is_lost_and_some_of_that_is_missing() -> None:
-    done = WORD_COUNT.run("crash,manager", range(12))
-    assert sum(trial.lost > 0 for trial in done) >= 2
+    done = WORD_COUNT.run("crash,manager", range(8))
+    assert any(trial.lost for trial in done)
     trials = WORD_COUNT.trials("crash,manager")
     (first, *_) = [trial.seed for trial in done if trial.lost]
     result = trials.result(first)
@@ -80,7 +78,7 @@ def test_some_is_lost_and_some_of_that_is_missing() -> None:
 
 def test_nothing_is_lost_where_nothing_crashes() -> None:
     for workload in (WORD_COUNT, WINDOWED):
-        for trial in workload.run("none", range(2)) + workload.run("move", range(2)):
+        for trial in workload.run("move", range(3)):
             assert trial.lost == 0
 
 
