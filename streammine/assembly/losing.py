@@ -3,6 +3,7 @@ change nothing."""
 
 from __future__ import annotations
 
+from streammine.model.contracts import Discipline
 from streammine.model.errors import TopologyError
 from streammine.model.job import JobGraph
 from streammine.model.recovery_policy import RecoveryGoal
@@ -37,4 +38,6 @@ def reason_to_keep(graph: JobGraph, name: str) -> str:
     who = "it" if keeper == name else f"{keeper!r}, which it leads to,"
     if graph.loop(keeper) is not None:
         return f"{who} goes round in a loop"
+    if graph.vertex(keeper).discipline is Discipline.CONSENSUS:
+        return f"{who} has replicas that agree on each epoch"
     return f"{who} keeps state without end"

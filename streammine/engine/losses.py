@@ -13,7 +13,7 @@ byte for byte.** One that is named may hold all of them, some, or none.
 For that the flag reaches as far as the missing events do. An operator's state that goes beyond an epoch is
 a tumbling window of `window_epochs` epochs; so an epoch that is lost makes its window lost, up to the
 window's last epoch, where its results leave. Operators that keep state without end would never be right
-again: these, the members of loops, and all that leads to either, are made up for as under precise semantics
+again: these, the members of loops, and all that leads to either, recover as under precise semantics
 (`JobGraph.may_lose`). So are sources, which read again, and sinks and committers, which never lose what
 they were given; a sink's window is the group of epochs that is committed together.
 

@@ -185,7 +185,8 @@ class JobGraph:
         does all that its output leads to.
 
         A source reads again, and what a sink or committer was given is not lost any more. Where somebody
-        keeps state without end, or goes round in a loop, one lost epoch would make all later ones wrong.
+        keeps state without end, or goes round in a loop, one lost epoch would make all later ones wrong; and
+        replicas that agree on their bags must not have lost different ones.
         """
         return self.vertex(name).kind == "stateful" and not self.never_forgetting(name)
 
@@ -203,7 +204,8 @@ class JobGraph:
     def _forgets(self, name: str) -> bool:
         vertex = self.vertex(name)
         endless = vertex.window_epochs is None and vertex.kind == "stateful"
-        return not endless and self.loop(name) is None
+        agrees = vertex.discipline is Discipline.CONSENSUS
+        return not endless and not agrees and self.loop(name) is None
 
     def slices_named(self, text: str) -> tuple[SliceId, ...]:
         """One slice ("vertex/index"), or all of a vertex; a sink's committer goes with the sink."""

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from streammine.assembly import reason_to_keep
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import NodesChanged, Reported
 from streammine.model.contracts import Discipline
@@ -174,7 +175,22 @@ def test_an_operator_may_lose_if_it_and_all_behind_it_forget(
     assert "".join(each.name for each in graph.vertices if graph.may_lose(each.name)) == expected
 
 
+def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
+    graph = chain((1, 1, 1))
+    agreeing = tuple(
+        replace(each, discipline=Discipline.CONSENSUS) if each.name == "b" else each
+        for each in graph.vertices
+    )
+    graph = replace(graph, vertices=agreeing)
+    assert [each.name for each in graph.vertices if graph.may_lose(each.name)] == ["c"]
+    assert (
+        reason_to_keep(graph, "a")
+        == "'b', which it leads to, has replicas that agree on each epoch"
+    )
+
+
 def test_nothing_that_leads_to_a_loop_may_lose() -> None:
     graph = chain((1, 1, 1), (Loop("b", ("b",), (("b", "b"),), 10),))
     assert [each.name for each in graph.vertices if graph.may_lose(each.name)] == ["c"]
     assert graph.never_forgetting("a") == ("b",)
+    assert reason_to_keep(graph, "b") == "it goes round in a loop"
