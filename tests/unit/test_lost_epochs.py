@@ -117,26 +117,27 @@ def test_a_restored_committer_knows_what_is_still_to_be_named() -> None:
 
 
 def test_of_two_that_have_lost_different_epochs_the_furthest_counts() -> None:
-    #   1 has a manifest more than 2, and is an epoch behind when it ends
+    #   1 has two manifests more than 2, and is an epoch behind in the end
     store = MemoryStore()
     first = Losing(store, SCHEMA, generation=1, beside=(2,))
     second = Losing(store, SCHEMA, generation=2, beside=(1,))
     tail = Tail(store)
     for one in (first, second):
         one.epoch(0, rows(0))
-    first.lose((1, 1))
-    first.epoch(1)
-    first.epoch(2, rows(2))
+    for epoch in (1, 2):
+        first.lose((epoch, epoch))
+        first.epoch(epoch)
+    first.epoch(3, rows(3))
     shown = [epoch for epoch, _ in tail.new()]
-    second.epoch(2, rows(2))
     second.epoch(3, rows(3))
-    second.finish(4)
+    second.epoch(4, rows(4))
+    assert [epoch for epoch, _ in read_output(store)] == [0, 3, 4]
+    second.finish(5)
     output = CommittedOutput(store)
     assert output.finished
     assert not output.lost, "2 has all of them"
-    assert [epoch for epoch, _ in output.epochs()] == [0, 2, 3]
     shown += [epoch for epoch, _ in tail.new()]
-    assert shown == [0, 2, 3], "each once, whoever has written it"
+    assert shown == [0, 3, 4], "each once, whoever has written it"
     assert tail.finished
 
 

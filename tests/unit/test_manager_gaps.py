@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from streammine.assembly import reason_to_keep
+from streammine.engine.leaving_out import left_out as find_left_out
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import NodesChanged, Reported
 from streammine.model.contracts import Discipline
@@ -16,8 +17,9 @@ from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Edge, JobGraph, Loop, Vertex
 from streammine.model.recovery_policy import RecoveryGoal, RecoverySemantics
+from streammine.model.snapshots import Restore
 from tests.unit.managing import ON_A, checkpointed, hear, plan_of, planned, told
-from tests.unit.small_job import GRAPH, report, told_by
+from tests.unit.small_job import GRAPH, record, report, told_by
 
 A, C = ("a", 1), ("c", 3)
 
@@ -106,6 +108,21 @@ def test_nothing_is_left_out_without_a_snapshot_or_once_the_input_is_over() -> N
     assert plan_of(manager).placements[SliceId("source", 1)][0].restore is None
     assert job.plan is not None
     assert left_out(manager) == {}
+
+
+def test_nothing_is_left_out_where_another_replica_goes_on() -> None:
+    # as where it makes again what the living one no longer holds
+    manager = losing()
+    reported(manager, "a", {"source/0": 27, "counts/0": 25})
+    reported(manager, "b", {"source/1": 27, "counts/1": 25})
+    counts = SliceId("counts", 0)
+    restore = Restore(20, record("counts/0", 20))
+    kept = plan_of(manager).placements
+    alone = kept | {counts: ()}
+    job = manager.jobs[1]
+    assert find_left_out(job, kept, {counts: restore}) == {counts: restore}
+    left = replace(restore, left_out_until=26)
+    assert find_left_out(job, alone, {counts: restore}) == {counts: left}
 
 
 def test_nothing_is_left_out_where_all_senders_are_lost_too() -> None:
