@@ -1,4 +1,4 @@
-"""Replication: snapshots, checkpoints, where a lost slice starts again, and how it is kept ready for that."""
+"""Replication: snapshots, checkpoints, agreement, and how what is lost comes back."""
 
 from replication.checkpointing import Coordinator
 from replication.checkpoints import (
@@ -15,6 +15,7 @@ from replication.checkpoints import (
 from replication.collection import Collected, collect
 from replication.consensus import Consensus
 from replication.controller import Controller
+from replication.decisions import seal_decisions, store_decisions
 from replication.naming import Term
 from replication.recovery_line import recovery_line
 from replication.snapshots import (
@@ -47,6 +48,8 @@ __all__ = [
     "publish_checkpoint",
     "recovery_line",
     "save_run",
+    "seal_decisions",
+    "store_decisions",
     "verify_snapshot",
     "write_snapshot",
 ]

@@ -33,7 +33,7 @@ from replication.quorums import (
 )
 from streammine.model.agreement import AgreementSettings, BagSet, Ballot, Entry, ReplicaPlan
 
-WINDOW = 64
+WINDOW = 16
 """Epochs beyond the last decision that a replica names or leads."""
 
 LONGEST_WAIT = 64

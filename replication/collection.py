@@ -1,4 +1,4 @@
-"""Removing snapshots and checkpoints that nobody needs any more.
+"""Removing snapshots, checkpoints and decisions that nobody needs any more.
 
 What must stay:
 
@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from replication.checkpoints import read_checkpoint
+from replication.decisions import superseded_decisions
 from replication.naming import CHECKPOINTS, SNAPSHOTS, SnapshotName, checkpoint_of, snapshot_of
 from replication.snapshots import follow_chain, read_chain, read_header, verify_snapshot
 from streammine.model.contracts import Store
@@ -62,6 +63,7 @@ def collect(store: Store, keep: Sequence[Checkpoint], verified: set[str]) -> Col
         return Collected(damaged=str(error))
     # A manifest goes before the headers that it names, a header before its parts.
     removed = manifests + sorted(doomed, key=lambda name: not name.endswith(".json"))
+    removed += superseded_decisions(store, keep[0].epoch)
     for name in removed:
         store.delete(name)
     return Collected(tuple(removed))

@@ -218,7 +218,9 @@ class Consensus:
             return
         brought = inherited(answers.values(), self._store, self._chain.decided)
         self._effects += self._fetching.ask(brought.items())
-        if any(self._bags.lacking(value) for value in brought.values()):
+        # bags may come only as epochs are processed; those of a former plan's memory must be safe here first
+        in_memory = not self._settings.every_decision_stored
+        if in_memory and any(self._bags.lacking(value) for value in brought.values()):
             return
         self._enter(Event.LEARNT)
         self.ready_in = self._plan.version

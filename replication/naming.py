@@ -9,6 +9,8 @@
     checkpoints/EPOCH-aATTEMPT-mMANAGER.json              manifest of a complete checkpoint
     terms/aATTEMPT-mMANAGER-claim.json                    a manager's term has begun
     terms/aATTEMPT-mMANAGER-ledger.json                   the checkpoints that it goes on from
+    decisions/VERTEX/INDEX/LAST-FIRST-vVERSION-gGENERATION.json  what a slice's replicas decided, by epochs
+    decisions/VERTEX/INDEX/vVERSION-seal.json             replicas of that version go on from what is there
 
 Names sort by slice, then by epoch, negative epochs included. A replica's generation is its slice's alone
 for ever, so no name is ever written by two replicas, and nothing that was published changes.
@@ -28,6 +30,7 @@ ATTEMPTS = "attempts/"
 SNAPSHOTS = "snapshots/"
 CHECKPOINTS = "checkpoints/"
 TERMS = "terms/"
+DECISIONS = "decisions/"
 
 _EPOCH = r"([np]\d{19})"
 _SNAPSHOT = re.compile(
@@ -37,6 +40,8 @@ _TERM = r"a(\d{6,})-m(\d{10,})"
 _CHECKPOINT = re.compile(rf"checkpoints/{_EPOCH}-{_TERM}\.json")
 _CLAIM = re.compile(rf"terms/{_TERM}-claim\.json")
 _LEDGER = re.compile(rf"terms/{_TERM}-ledger\.json")
+_DECISION = re.compile(rf"decisions/[^/]+/\d{{6,}}/{_EPOCH}-{_EPOCH}-v\d{{8,}}-g\d{{8,}}\.json")
+_SEAL = re.compile(r"decisions/([^/]+)/(\d{6,})/v(\d{8,})-seal\.json")
 _ATTEMPT = re.compile(r"attempts/(\d{6,})\.json")
 
 
@@ -57,8 +62,7 @@ class SnapshotName:
 
     @property
     def _stem(self) -> str:
-        vertex = quote(self.slice_id.vertex, safe="").replace(".", "%2E")
-        place = f"{SNAPSHOTS}{vertex}/{self.slice_id.index:06}"
+        place = f"{SNAPSHOTS}{_slice_text(self.slice_id)}"
         return f"{place}/{_epoch_text(self.epoch)}-g{self.generation:08}"
 
 
@@ -110,6 +114,54 @@ def ledger_of(name: str) -> Term | None:
     return None if match is None else Term(int(match[1]), int(match[2]))
 
 
+@dataclass(frozen=True, slots=True)
+class SealName:
+    """Whose decisions count from here on, of one slice."""
+
+    slice_id: SliceId
+    version: int
+
+    @property
+    def name(self) -> str:
+        return f"{decisions_of(self.slice_id)}v{self.version:08}-seal.json"
+
+
+def seal_of(name: str) -> SealName | None:
+    """None if the name is no seal's."""
+    match = _SEAL.fullmatch(name)
+    if match is None:
+        return None
+    return SealName(SliceId(unquote(match[1]), int(match[2])), int(match[3]))
+
+
+def decisions_of(slice_id: SliceId) -> str:
+    """The folder of a slice's decisions and seals."""
+    return f"{DECISIONS}{_slice_text(slice_id)}/"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsName:
+    """What was decided at one time, of the epochs from `first` to `last`."""
+
+    slice_id: SliceId
+    last: int
+    first: int
+    version: int
+    generation: int
+
+    @property
+    def name(self) -> str:
+        epochs = f"{_epoch_text(self.last)}-{_epoch_text(self.first)}"
+        of = f"v{self.version:08}-g{self.generation:08}"
+        return f"{decisions_of(self.slice_id)}{epochs}-{of}.json"
+
+
+def last_decided(name: str) -> int | None:
+    """The last epoch that decisions are about; None if the name is none of ours."""
+    match = _DECISION.fullmatch(name)
+    return None if match is None else _epoch_of(match[1])
+
+
 def attempt_name(attempt: int) -> str:
     return f"{ATTEMPTS}{attempt:06}.json"
 
@@ -118,6 +170,11 @@ def attempt_of(name: str) -> int | None:
     """The attempt that a claim is of; None if the name is none of ours."""
     match = _ATTEMPT.fullmatch(name)
     return None if match is None else int(match[1])
+
+
+def _slice_text(slice_id: SliceId) -> str:
+    vertex = quote(slice_id.vertex, safe="").replace(".", "%2E")
+    return f"{vertex}/{slice_id.index:06}"
 
 
 def _term_text(term: Term) -> str:

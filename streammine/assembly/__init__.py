@@ -22,16 +22,19 @@ from replication import (
     publish_checkpoint,
     recovery_line,
     save_run,
+    store_decisions,
     write_snapshot,
 )
 from streammine.assembly.compiled import CompiledJob
-from streammine.assembly.environment import DEFAULT_READ_ROWS, BuiltSlice, Environment
-from streammine.assembly.losing import reason_to_keep, wants_gap
+from streammine.assembly.environment import AGREEMENT, DEFAULT_READ_ROWS, BuiltSlice, Environment
+from streammine.assembly.losing import reason_to_keep, wants_gap, window_epochs
 from streammine.assembly.seats import Seats
+from streammine.assembly.settling import settled
 from streammine.assembly.step_times import StepTimes
 from streammine.engine.policies import Policies
 
 __all__ = [
+    "AGREEMENT",
     "DEFAULT_READ_ROWS",
     "GENERATIONS_PER_ATTEMPT",
     "POLICIES",
@@ -51,7 +54,10 @@ __all__ = [
     "publish_checkpoint",
     "reason_to_keep",
     "save_run",
+    "settled",
+    "store_decisions",
     "wants_gap",
+    "window_epochs",
     "write_snapshot",
 ]
 

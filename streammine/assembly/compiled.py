@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from replication import Consensus
 from streammine.assembly.environment import (
     DEAD_LETTERS_COMMIT_EVERY,
     BuiltSlice,
@@ -18,9 +19,10 @@ from streammine.assembly.environment import (
     restored_to,
     taken_from,
 )
-from streammine.assembly.losing import check_may_lose, wants_gap
+from streammine.assembly.losing import check_may_lose, wants_gap, window_epochs
 from streammine.assembly.sending import outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
+from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
 from streammine.engine.bag import BagMemory
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.loop_processor import LoopProcessor
@@ -32,6 +34,7 @@ from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
 from streammine.engine.source_processor import SourceProcessor
+from streammine.model.agreement import AgreementSettings
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
@@ -54,6 +57,7 @@ from streammine.model.manifest import SinkDescription
 from streammine.model.stamps import covered
 from streammine.model.topology import (
     BroadcastPartition,
+    EitherOperator,
     KeyedFields,
     Redundancy,
     Sink,
@@ -170,7 +174,10 @@ class CompiledJob:
         operator = self.streams[name].operator
         may_die = getattr(settings, "on_error", "fail") == "dead_letter"
         if not isinstance(operator, StatefulOperator | SequentialOperator):
-            return LogicalNode(name, "stateless", settings.input_names, may_die=may_die)
+            kind: Literal["either", "stateless"] = (
+                "either" if isinstance(settings, EitherOperator) else "stateless"
+            )
+            return LogicalNode(name, kind, settings.input_names, may_die=may_die)
         assert isinstance(settings, KeyedFields)
         return LogicalNode(
             name,
@@ -306,10 +313,11 @@ class CompiledJob:
                 environment.snapshot_mode,
                 environment.waiting_bytes,
                 environment.retained_bytes,
-                self._window_epochs(vertex),
+                window_epochs(vertex, self.commit_every(vertex.name)),
             ),
             kinds,
             restored,
+            environment.agreement,
         )
         if seat is not None and taken_from(seat, vertex, replica.restore):
             return BuiltSlice(machine, seat.processor, seat.spill, prepared=True)
@@ -317,17 +325,6 @@ class CompiledJob:
         position = None if snapshot is None else snapshot.position
         processor = self._processor(vertex, replica, environment, spill, begin, position)
         return BuiltSlice(machine, processor, spill, replica.restore, snapshot)
-
-    def _window_epochs(self, vertex: Vertex) -> int:
-        """For how many epochs together an epoch that is lost counts."""
-        if vertex.kind == "sink":
-            return self._commit_every(vertex.name)
-        return vertex.window_epochs or 1
-
-    @property
-    def windows_in_order(self) -> tuple[int, ...]:
-        """For how many epochs together a lost one counts, by vertex: each can widen what reaches it."""
-        return tuple(map(self._window_epochs, self.graph.vertices))
 
     def _kinds(self, slice_id: SliceId) -> dict[int, EdgeKind]:
         """By channel of a slice, what its edge is to the slice."""
@@ -345,7 +342,20 @@ class CompiledJob:
         settings: SliceSettings,
         kinds: dict[int, EdgeKind],
         restored: RestoredTo | None,
+        patience: AgreementSettings,
     ) -> SliceMachine:
+        if slice_id.vertex in self.graph.agreeing:
+            begin = BEGINNING if restored is None else restored.epoch
+            return AgreeingSlice(
+                slice_id,
+                generation,
+                self._feeds(inputs),
+                outputs,
+                settings,
+                Consensus(generation, patience, begin, begin),
+                patience.patience_seconds / PATIENCE_TICKS,
+                restored,
+            )
         loop = self.graph.loop(slice_id.vertex)
         if loop is None:
             return SliceMachine(slice_id, generation, inputs, outputs, settings, restored)
@@ -354,6 +364,16 @@ class CompiledJob:
         if loop.head == slice_id.vertex:
             return LoopHeadSlice(slice_id, generation, inputs, outputs, settings, place, restored)
         return LoopSlice(slice_id, generation, inputs, outputs, settings, place, restored)
+
+    def _feeds(self, inputs: Sequence[InputChannel]) -> list[tuple[InputChannel, ...]]:
+        """Channels by what they bring: the same slice of all sources of which either will do, or one."""
+        feeds: dict[tuple[int, int], list[InputChannel]] = {}
+        for each in inputs:
+            channel = self.graph.channels[each.number]
+            either = self.graph.edges[channel.edge].either
+            brings = (each.port, channel.source.index) if either else (-1, each.number)
+            feeds.setdefault(brings, []).append(each)
+        return [tuple(channels) for channels in feeds.values()]
 
     def _budget_bytes(self, target: SliceId, environment: Environment) -> int:
         """The credit of one channel into a slice."""
@@ -455,7 +475,7 @@ class CompiledJob:
             format=target.format,
             columns=self.sink_schema(vertex.name),
             run=target.run,
-            every=self._commit_every(vertex.name),
+            every=self.commit_every(vertex.name),
         )
         store = environment.open_store(target.location)
         return SinkOperator(settings, store, replica.slice.index, replica.generation)
@@ -474,7 +494,7 @@ class CompiledJob:
             volatile=tuple(settings.volatile) if settings is not None else (),
         )
         store = environment.open_store(target.location)
-        every = self._commit_every(sink)
+        every = self.commit_every(sink)
         return CommitOperator(
             description, store, target.run, replica.generation, every, replica.beside
         )
@@ -485,7 +505,8 @@ class CompiledJob:
             return DEAD_SCHEMA
         return self.streams[self.topology.sinks[sink].input].schema
 
-    def _commit_every(self, sink: str) -> int:
+    def commit_every(self, sink: str) -> int:
+        """How many epochs are committed together."""
         settings = self.topology.sinks.get(sink)
         return DEAD_LETTERS_COMMIT_EVERY if settings is None else settings.commit.every
 

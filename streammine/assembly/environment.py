@@ -16,6 +16,7 @@ from streammine.engine.slice_settings import (
     RestoredTo,
 )
 from streammine.engine.stimuli import TakeState
+from streammine.model.agreement import AgreementSettings
 from streammine.model.contracts import (
     BatchSpill,
     KeepsState,
@@ -50,6 +51,10 @@ DEAD_LETTERS_COMMIT_EVERY = 64
 
 DEFAULT_READ_ROWS = 1 << 16
 
+AGREEMENT = AgreementSettings(every_decision_stored=True)
+"""Decisions are small, for they name bags that their receivers keep. So each is stored, and holds when
+all replicas are lost at once, or the job is resumed."""
+
 
 def channel_budget(channels: int) -> int:
     """The credit in bytes of each of so many channels into one slice."""
@@ -63,7 +68,8 @@ class Environment:
     `open_reader` opens (source, slice index, columns needed or None for all, place to go on from); it is
     called when the job runs, not before. `open_store` opens a sink's folder or URL; `targets` says where
     each sink goes. `snapshots` is the store that replicas are restored from. `channel_budget_bytes` replaces
-    each channel's share of credit, for tests of narrow channels.
+    each channel's share of credit, for tests of narrow channels. `agreement`: how patient replicas are that
+    agree with others on their input.
     """
 
     open_reader: Callable[[str, int, tuple[str, ...] | None, Position | None], SourceReader]
@@ -75,6 +81,7 @@ class Environment:
     channel_budget_bytes: int | None = None
     snapshot_mode: SnapshotMode = "none"
     snapshots: Store | None = None
+    agreement: AgreementSettings = AGREEMENT
     waiting_bytes: int = WAITING_BYTES_IN_MEMORY
     retained_bytes: int = RETAINED_BYTES_IN_MEMORY
 

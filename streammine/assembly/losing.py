@@ -5,12 +5,17 @@ from __future__ import annotations
 
 from streammine.model.contracts import Discipline
 from streammine.model.errors import TopologyError
-from streammine.model.job import JobGraph
+from streammine.model.job import JobGraph, Vertex
 from streammine.model.recovery_policy import RecoveryGoal
 
 
 def wants_gap(goal: RecoveryGoal | None) -> bool:
     return goal is not None and goal.semantics == "gap"
+
+
+def window_epochs(vertex: Vertex, commit_every: int) -> int:
+    """For how many epochs together one that is lost counts. `commit_every`: of a sink."""
+    return commit_every if vertex.kind == "sink" else vertex.window_epochs or 1
 
 
 def check_may_lose(graph: JobGraph) -> None:
@@ -38,6 +43,6 @@ def reason_to_keep(graph: JobGraph, name: str) -> str:
     who = "it" if keeper == name else f"{keeper!r}, which it leads to,"
     if graph.loop(keeper) is not None:
         return f"{who} goes round in a loop"
-    if graph.vertex(keeper).discipline is Discipline.CONSENSUS:
+    if keeper in graph.agreeing or graph.vertex(keeper).discipline is Discipline.CONSENSUS:
         return f"{who} has replicas that agree on each epoch"
     return f"{who} keeps state without end"

@@ -137,6 +137,8 @@ def _edge_line(edge: Edge, compiled: CompiledJob) -> str:
         details.append("positions travel along")
     if edge.sequenced:
         details.append("an epoch's rows in one sequence")
+    if edge.either:
+        details.append("one of those who receive the feed")
     if edge.kind == "back":
         details.append("back-edge of a loop")
     return f"{text} ({', '.join(details)})"

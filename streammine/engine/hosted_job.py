@@ -8,6 +8,7 @@ from streammine.engine import stimuli
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import Phase
 from streammine.model import control
+from streammine.model.agreement import ReplicaPlan
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Channel, JobGraph, Placement, Plan
@@ -28,8 +29,8 @@ class Seat:
 @dataclass
 class HostedJob:
     """A job as this node sees it. `wired`: what each slice was told of the other ends of its channels;
-    `queueing`: which of its receivers, as it was told, only queue what comes; `steps` are those that the
-    shell has measured here."""
+    `queueing`: which of its receivers, as it was told, only queue what comes; `agreeing`: the version of
+    those that it agrees with on its input; `steps` are those that the shell has measured here."""
 
     number: int
     graph: JobGraph
@@ -49,6 +50,7 @@ class HostedJob:
     damaged: dict[tuple[SliceId, int], control.DamagedSnapshot] = field(default_factory=dict)
     wired: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     queueing: dict[SliceId, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    agreeing: dict[SliceId, int] = field(default_factory=dict)
     steps: tuple[control.StepReport, ...] = ()
     nodes: dict[tuple[SliceId, int], str] = field(default_factory=dict)
 
@@ -145,6 +147,21 @@ class HostedJob:
             {number: each for number, each in ends.items() if number not in inputs},
             queueing,
         )
+
+    def newly_agreeing(self, slice_id: SliceId) -> ReplicaPlan | None:
+        """With whom a replica agrees on its input, where that has changed since it was told."""
+        assert self.plan is not None
+        now = self.plan.agreeing.get(slice_id)
+        if now is None or self.agreeing.get(slice_id) == now.version:
+            return None
+        self.agreeing[slice_id] = now.version
+        return ReplicaPlan(now.version, now.replicas)
+
+    def forget(self, slice_id: SliceId) -> None:
+        """A replica is no more."""
+        del self.slices[slice_id]
+        for known in (self.counters, self.wired, self.queueing, self.agreeing):
+            known.pop(slice_id, None)
 
 
 def _changed(

@@ -12,6 +12,7 @@ House rules
   tail shows when the sender announces that it is ahead, and again after beats of this node between which
   nothing came. Announcements overtake frames, and both lie in a heap before a node that was busy; so it is
   beats that count, not announcements, and twice as many after each wish: what is only slow is not asked for.
+* What a sender keeps no more was processed here, from another feed; its frame that resumes is awaited then.
 * A feed counts once it is confirmed by a frame or an announcement; until then the subscription is repeated.
 * Frames of a generation that the plan does not list (any more) are dropped: that is the fence.
 * Frames of epochs that this channel has completed are dropped.
@@ -30,7 +31,7 @@ from enum import Enum
 from streammine.engine.stimuli import FrameArrived
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.frames import LOST, FrameHeader
+from streammine.model.frames import LOST, RESUMES, FrameHeader
 
 PATIENCE = 2
 LONGEST_PATIENCE = 4
@@ -106,6 +107,8 @@ class InputChannel:
         if feed is None or header.receiver != self.generation:
             return Verdict.DROPPED
         feed.confirmed = True
+        if header.sequence > feed.expected and header.flags & RESUMES:
+            feed.expected = header.sequence
         if header.sequence != feed.expected:
             return Verdict.DROPPED if header.sequence < feed.expected else Verdict.EARLY
         if header.epoch < feed.open_epoch:
@@ -141,13 +144,25 @@ class InputChannel:
             self.last_epoch = header.watermark
         if self._streamed:
             self._streamed = {epoch for epoch in self._streamed if epoch > header.epoch}
+        self._forget(header.epoch)
+
+    def _forget(self, done: int) -> None:
+        """What feeds keep of epochs up to this one is not needed any more."""
         for feed in self.feeds.values():
             if feed.first_of:
                 feed.first_of = {
-                    epoch: first for epoch, first in feed.first_of.items() if epoch > header.epoch
+                    epoch: first for epoch, first in feed.first_of.items() if epoch > done
                 }
             if feed.waiting:
-                feed.waiting = [each for each in feed.waiting if each.header.epoch > header.epoch]
+                feed.waiting = [each for each in feed.waiting if each.header.epoch > done]
+
+    def pass_over(self, epoch: int) -> None:
+        """Nobody wants what it gives of epochs up to this one."""
+        if epoch < self.open_epoch:
+            return
+        self.open_epoch = after(epoch)
+        self._streamed = {each for each in self._streamed if each > epoch}
+        self._forget(epoch)
 
     def take_over(self, sender: int) -> tuple[list[int], list[FrameArrived]]:
         """Let a feed lead: open epochs whose accumulators must go, and its frames to be used now.

@@ -29,7 +29,7 @@ from streammine.engine.stimuli import (
 )
 from streammine.engine.waiting import WaitingWork
 from streammine.model.epoch_ranges import EpochRange
-from streammine.model.epochs import BEGINNING
+from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 
 
@@ -103,6 +103,13 @@ class LinkedReplica:
             watermark = self.settings.epoch.watermark(last)
             for channel in self.outputs.values():
                 channel.close(last, watermark, checkpoint and last == epoch, lost)
+
+    def _end_for_good(self, last_epoch: int) -> None:
+        """Nothing comes after `last_epoch`, the last with output."""
+        if self.losses:
+            self._close_outputs(last_epoch)
+        for channel in self.outputs.values():
+            channel.close(INFINITY, last_epoch)
 
     def _begin_behind(self, restored: RestoredTo) -> None:
         """What was left out on the way to where the replica begins, and what its state lacks, is lost."""

@@ -294,7 +294,8 @@ class ManagedJob:
         """What second replicas of these slices are built from, all at one epoch; None: not possible now.
 
         Nobody who takes from them may lack anything up to that epoch, and who sends to them must hold all
-        that comes after it; replicas of other origins keep only that. What a slice has left out is behind it.
+        that comes after it; replicas of other origins keep only that. Who agrees with others on what comes
+        next begins where they have been, and nobody before what his slice has left out.
         """
         if not self.known:
             return None
@@ -320,6 +321,8 @@ class ManagedJob:
             return False
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
+        if slice_id.vertex in self.graph.agreeing:
+            takers.add(slice_id)
         return all(
             self.line_standing(each, placements[each], {}).retained_after <= epoch
             for each in senders

@@ -26,6 +26,7 @@ House rules
 
 from __future__ import annotations
 
+from streammine.engine.agreeing_plans import with_agreeing
 from streammine.engine.crowding import Crowding
 from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
@@ -476,6 +477,7 @@ class ManagerMachine:
                 effects += [Offer(node, found) for node, found in offers(job).items()]
 
     def _publish(self, job: ManagedJob, plan: Plan, effects: list[ManagerEffect]) -> None:
+        plan = with_agreeing(job, plan)
         self._plan_seen(plan)
         effects.append(DeclarePlan(plan))
 

@@ -14,11 +14,9 @@ House rules
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from streammine.engine import manager_stimuli as manager
 from streammine.engine import stimuli
-from streammine.engine.hosted_job import HostedJob, Seat, seat_report, slice_report
+from streammine.engine.hosted_job import HostedJob, seat_report, slice_report
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.node_stimuli import (
     CheckpointPublished,
@@ -31,6 +29,8 @@ from streammine.engine.node_stimuli import (
     JobBroken,
     JobEndSeen,
     JobSeen,
+    MadeSure,
+    MakeSure,
     MembersSeen,
     NewReplica,
     NodeEffect,
@@ -38,36 +38,34 @@ from streammine.engine.node_stimuli import (
     PlanRefused,
     PlanSeen,
     Seated,
-    Sit,
     SliceWoken,
     SnapshotWritten,
     SourcesStart,
     TransmitControl,
     Undeploy,
-    Unseat,
     Withdraw,
     WorkFinished,
 )
 from streammine.engine.policies import Policies
-from streammine.engine.routing import RoutingNode
+from streammine.engine.seating import SeatingNode
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import Phase
 from streammine.model import control
+from streammine.model.agreement import Heard, PlanChanged
 from streammine.model.errors import InputError, OutputError
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
-from streammine.model.job import Placement, Plan
+from streammine.model.job import Plan
 
 LONGEST_FAILURE = 16_384
 """Characters of a failure that are told with every heartbeat."""
 
 
-class NodeMachine(RoutingNode):
+class NodeMachine(SeatingNode):
     """One node's protocol. `handle` is the only mutator."""
 
     def __init__(self, name: str, policies: Policies) -> None:
         super().__init__(name)
-        self.member: int | None = None
         self.manager_name: str | None = None
         self.manager = ManagerMachine(policies)
         self.heartbeats: dict[str, control.Heartbeat] = {}
@@ -101,6 +99,8 @@ class NodeMachine(RoutingNode):
                 self._work_finished(stimulus, effects)
             case SnapshotWritten():
                 self._snapshot_written(stimulus)
+            case MadeSure():
+                self._made_sure(stimulus)
             case JobBroken(job, failure):
                 if job in self.jobs:
                     self._fail(self.jobs[job], failure, effects)
@@ -188,6 +188,7 @@ class NodeMachine(RoutingNode):
     def _heartbeat_due(self, stimulus: HeartbeatDue, effects: list[NodeEffect]) -> None:
         self._load = stimulus.load
         self._take_counters(stimulus.counters)
+        self._try_again(effects)
         for number, steps in stimulus.steps.items():
             if number in self.jobs:
                 self.jobs[number].steps = steps
@@ -215,13 +216,6 @@ class NodeMachine(RoutingNode):
             self._rewire(job, machine)
         self._reconcile(job, effects)
 
-    def _mine(self, job: HostedJob, slice_id: SliceId) -> Placement | None:
-        """The replica of a slice that the plan puts here."""
-        for each in job.placed(slice_id):
-            if each.node == self.name and each.member == self.member:
-                return each
-        return None
-
     def _withdraw(self, job: HostedJob, effects: list[NodeEffect]) -> None:
         """Replicas that the plan no longer lists here are gone."""
         for slice_id, machine in list(job.slices.items()):
@@ -247,6 +241,9 @@ class NodeMachine(RoutingNode):
         rewired = job.rewired(slice_id)
         if rewired is not None:
             self._local.append((job.number, slice_id, rewired))
+        agreeing = job.newly_agreeing(slice_id)
+        if agreeing is not None:
+            self._local.append((job.number, slice_id, stimuli.Agreeing(PlanChanged(agreeing))))
 
     def _reconcile(self, job: HostedJob, effects: list[NodeEffect]) -> None:
         plan = job.plan
@@ -284,61 +281,6 @@ class NodeMachine(RoutingNode):
                 if machine.phase is Phase.DEPLOYED:
                     self._local.append((job.number, slice_id, stimuli.Start()))
         self._report(effects)
-
-    def _seat(self, job: HostedJob, effects: list[NodeEffect]) -> None:
-        """Have those operators ready, and no others, that the plan puts here without a part in the job."""
-        assert job.plan is not None
-        here = {each: self._mine(job, each) for each in job.plan.placements}
-        wanted = {
-            each: mine
-            for each, mine in here.items()
-            if mine and not mine.rung.queues and (each, mine.generation) not in job.damaged
-        }
-        for slice_id in [each for each in job.seats if each not in wanted]:
-            del job.seats[slice_id]
-            effects.append(Unseat(job.number, slice_id))
-        for slice_id, mine in wanted.items():
-            seat = job.seats.get(slice_id)
-            if seat is None:
-                job.seats[slice_id] = Seat(mine.generation)
-                effects.append(Sit(job.number, slice_id, mine.generation, None))
-            else:
-                seat.generation = mine.generation
-
-    def _seated(self, done: Seated, effects: list[NodeEffect]) -> None:
-        job = self.jobs.get(done.job)
-        seat = job.seats.get(done.slice) if job is not None else None
-        if job is None or seat is None:
-            return
-        if done.failure is not None:
-            self._fail(job, done.failure, effects)
-            return
-        if done.damaged is not None:
-            # the manager makes up for it, with another snapshot
-            job.damaged[done.slice, seat.generation] = replace(
-                done.damaged, generation=seat.generation
-            )
-            self._seat(job, effects)
-            self._report(effects)
-            return
-        seat.epoch, seat.state_bytes, seat.at_work = done.epoch, done.state_bytes, False
-
-    def _offered(self, message: control.StateOffers, effects: list[NodeEffect]) -> None:
-        """States of a complete checkpoint, for those here that only stand by."""
-        job = self.jobs.get(message.job)
-        if job is None or job.plan is None or message.plan_version < job.plan.version:
-            return
-        for offer in message.offers:
-            slice_id = SliceId.parse(offer.slice)
-            mine = self._mine(job, slice_id)
-            seat = job.seats.get(slice_id)
-            if mine is None or mine.generation != offer.generation:
-                continue
-            if seat is None:
-                self._local.append((job.number, slice_id, stimuli.StateOffered(offer.restore)))
-            elif mine.rung.holds_state and not seat.at_work and seat.epoch < offer.restore.epoch:
-                seat.at_work = True
-                effects.append(Sit(job.number, slice_id, mine.generation, offer.restore))
 
     def _deployed(self, stimulus: Deployed, effects: list[NodeEffect]) -> None:
         job = self.jobs.get(stimulus.job)
@@ -397,6 +339,8 @@ class NodeMachine(RoutingNode):
             case control.Announcements(job, links):
                 for link in links:
                     self._at_target(job, link[0], stimuli.Announced(*link))
+            case control.StandingTold() | control.DecisionsTold():
+                self._told_by_replica(message)
             case control.Directive() if sender == self.manager_name:
                 self._directive(message)
             case control.StateOffers() if sender == self.manager_name:
@@ -475,14 +419,34 @@ class NodeMachine(RoutingNode):
     def _forget(
         self, job: HostedJob, slice_id: SliceId, generation: int, effects: list[NodeEffect]
     ) -> None:
-        del job.slices[slice_id]
-        job.counters.pop(slice_id, None)
-        job.wired.pop(slice_id, None)
-        job.queueing.pop(slice_id, None)
+        job.forget(slice_id)
         effects.append(Withdraw(job.number, slice_id, generation))
 
     def _snapshot_written(self, done: SnapshotWritten) -> None:
         self._to_replica(done.job, done.slice, done.generation, stimuli.SnapshotDone(done.record))
+
+    def _told_by_replica(self, told: control.AgreementTold) -> None:
+        heard = stimuli.Agreeing(Heard(told.message))
+        self._to_replica(told.job, SliceId.parse(told.slice), told.receiver, heard)
+
+    def _made_sure(self, done: MadeSure) -> None:
+        wish = MakeSure(done.job, done.slice, done.generation, done.wish)
+        if done.answer is None:
+            self._unsure.add(wish)
+            return
+        self._making.discard(wish)
+        heard = stimuli.Agreeing(done.answer)
+        self._to_replica(done.job, done.slice, done.generation, heard)
+
+    def _try_again(self, effects: list[NodeEffect]) -> None:
+        """What could not be made sure, for those that are still here."""
+        unsure, self._unsure = self._unsure, set()
+        for each in unsure:
+            job = self.jobs.get(each.job)
+            if job is not None and job.replica(each.slice, each.generation) is not None:
+                effects.append(each)
+            else:
+                self._making.discard(each)
 
     # --- slices ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from streammine.engine import stimuli
 from streammine.engine.kept import Kept
 from streammine.engine.output_channel import Outgoing
 from streammine.engine.slice import SliceMachine
-from streammine.model import control
+from streammine.model import agreement, control
 from streammine.model.contracts import FrozenSlice
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.frames import FrameHeader
@@ -20,6 +20,8 @@ from streammine.model.job import JobGraph, JobOutcome, Plan
 from streammine.model.recovery import Checkpoint
 from streammine.model.recovery_assessment import Decision
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
+
+AgreementWish = agreement.AskWitness | agreement.SealStore | agreement.MakeDurable
 
 # --- stimuli ----------------------------------------------------------------------------------
 
@@ -134,6 +136,17 @@ class SnapshotWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeSure:
+    """What came of a `MakeSure`. None: nothing, or nobody can tell; it is to be done again."""
+
+    job: int
+    slice: SliceId
+    generation: int
+    wish: AgreementWish
+    answer: agreement.WitnessAnswered | agreement.StoreRead | agreement.DecisionDurable | None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointPublished:
     """What came of a `PublishCheckpoint`."""
 
@@ -191,6 +204,7 @@ NodeStimulus = (
     | ControlReceived
     | WorkFinished
     | SnapshotWritten
+    | MadeSure
     | CheckpointPublished
     | CheckpointsFound
     | JobBroken
@@ -309,6 +323,23 @@ class WakeSlice:
     slice: SliceId
     generation: int
     seconds: float
+    ticks: bool = False
+
+
+def witness_name(slice_id: SliceId, version: int) -> str:
+    """Of the one vote more that a slice's replicas have in that version."""
+    return f"{slice_id.vertex}-{slice_id.index}-{version}"
+
+
+@dataclass(frozen=True, slots=True)
+class MakeSure:
+    """Do what a replica's agreement with others rests on, in the coordination service or the job's store,
+    on a thread of its own."""
+
+    job: int
+    slice: SliceId
+    generation: int
+    wish: AgreementWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +426,7 @@ NodeEffect = (
     | Undeploy
     | Perform
     | WriteSnapshot
+    | MakeSure
     | MoveToDisk
     | PublishCheckpoint
     | CollectSnapshots

@@ -34,12 +34,12 @@ Invariants (checked by the simulation after every step)
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streammine.engine.kept import Kept
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, LOST, FrameHeader, FrameKind
+from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, LOST, RESUMES, FrameHeader, FrameKind
 
 REPLAYED_FRAMES = 64
 
@@ -345,13 +345,17 @@ class OutputChannel:
         link = self.links.get(receiver)
         if link is None or link.base is None:
             return []
-        place = link.base + sequence
-        # what is pruned was processed by all who live: the wish is an old one
-        place = max(place, self._first)
-        return [
+        wanted = link.base + sequence
+        place = max(wanted, self._first)
+        frames = [
             self._frame(link, self._log[at - self._first], at - link.base)
             for at in range(place, link.cursor)
         ]
+        if frames and place > wanted:
+            # what is pruned was processed by all who live, if not as it came on this link
+            header = frames[0].header
+            frames[0] = replace(frames[0], header=replace(header, flags=header.flags | RESUMES))
+        return frames
 
     def announced(self, link: Link) -> int:
         """The number that follows the last frame sent on a link."""

@@ -1,7 +1,8 @@
 """Placement: which node runs which slice. Pure functions of graph, plan and live nodes.
 
 Slice i of every vertex goes to the i-th node, round robin, so that slices joined by forward channels
-(a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. The other
+(a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. Receivers of
+one feed begin at nodes of their own, so that no two of them are lost with a node. The other
 replicas of what one node was given first are interleaved: they spread over all other nodes, so that when it
 is lost each of them takes over a share. What a lost node had goes to those that have least.
 """
@@ -26,11 +27,12 @@ def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, .
         raise ClusterError("no live node to place slices on")
     nodes = one_of_each_name(nodes)
     count = len(nodes)
+    offsets = graph.receivers
     firsts = Counter[int]()
     chosen: dict[SliceId, tuple[Node, ...]] = {}
     for vertex in graph.vertices:
         for index in range(vertex.slices):
-            first = index % count
+            first = (index + offsets.get(vertex.name, 0)) % count
             turn = firsts[first]
             firsts[first] += 1
             others = [

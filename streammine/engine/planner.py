@@ -9,6 +9,9 @@ Discipline merge is taken where the user asks for it, for what it gives depends 
 Its edges carry no positions, so all before it must give the rows of an epoch in one sequence: sources do, and
 so do operators, but for those that were asked for no order at all. Nothing that needs positions can follow.
 
+Behind an either, the same slices of several sources bring one input, and whoever reads it first agrees with
+its other replicas on whose rows count. From there on nothing differs, so nobody else has to agree.
+
 An operator may read from one that is declared behind it; that closes a *loop*. Such an input is a back-edge,
 and the reader is the loop's head, of which each loop has one. Inside a loop rows of a round may be
 processed in any order only: a position would grow with every round.
@@ -49,7 +52,7 @@ class LogicalNode:
     """
 
     name: str
-    kind: Literal["source", "stateless", "stateful", "sink"]
+    kind: Literal["source", "stateless", "either", "stateful", "sink"]
     inputs: tuple[str, ...] = ()
     slices: int | None = None
     traits: Traits = field(default_factory=Traits)
@@ -82,17 +85,18 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
     edges: list[Edge] = []
     dying: dict[str, None] = {}
     for node in nodes:
-        hosts = [_host(by_name, name) for name in node.inputs]
-        if node.kind == "stateless":
+        hosts = [_hosts(by_name, name) for name in node.inputs]
+        if node.kind in ("stateless", "either"):
             if node.may_die:
-                dying.update((host, None) for host, _ in hosts)
+                dying.update((host, None) for each in hosts for host, _ in each)
             continue
         if node.may_die:
             dying[node.name] = None
-        vertex = _vertex(node, vertices[hosts[0][0]].slices if node.kind == "sink" else 0)
+        vertex = _vertex(node, vertices[hosts[0][0][0]].slices if node.kind == "sink" else 0, hosts)
         vertices[node.name] = vertex
-        for port, (host, stages) in enumerate(hosts):
-            edges.append(_edge(node, vertex, host, stages, port))
+        for port, ways in enumerate(hosts):
+            for host, stages in ways:
+                edges.append(_edge(node, vertex, host, stages, port, either=len(ways) > 1))
         if node.kind == "sink":
             vertices |= _committer(node.name, node.replicas, node.scheme)
             edges.append(_committer_edge(node.name))
@@ -163,6 +167,12 @@ def _check_members(
     members: tuple[str, ...],
 ) -> None:
     for name in members:
+        if any(len(_hosts(by_name, each)) > 1 for each in by_name[name].inputs):
+            raise TopologyError(
+                f"operator {name!r} is part of a loop, and can't read what is behind an either; let an "
+                "operator before the loop read it",
+                part=name,
+            )
         if vertices[name].discipline is not Discipline.EPOCH:
             raise TopologyError(
                 f"operator {name!r}: in a loop the events of a round come in any order, and "
@@ -240,8 +250,12 @@ def _with_kinds(edges: Sequence[Edge], loops: Sequence[Loop]) -> tuple[Edge, ...
     return tuple(replace(edge, kind=kind(edge)) for edge in edges) if loops else tuple(edges)
 
 
-def _host(by_name: Mapping[str, LogicalNode], name: str) -> tuple[str, tuple[str, ...]]:
-    """The vertex that makes stream `name`, and the stages applied to its output on the way."""
+Host = tuple[str, tuple[str, ...]]
+"""A vertex, and the stages that are applied to its output in its slices."""
+
+
+def _hosts(by_name: Mapping[str, LogicalNode], name: str) -> tuple[Host, ...]:
+    """The vertex that makes stream `name`; behind an either, those that can make it."""
     stages: list[str] = []
     while by_name[name].kind == "stateless":
         if name in stages:
@@ -251,11 +265,17 @@ def _host(by_name: Mapping[str, LogicalNode], name: str) -> tuple[str, tuple[str
             )
         stages.append(name)
         (name,) = by_name[name].inputs
-    return name, tuple(reversed(stages))
+    makers: tuple[str, ...] = (name,)
+    if by_name[name].kind == "either":
+        stages.append(name)
+        makers = by_name[name].inputs
+    return tuple((each, tuple(reversed(stages))) for each in makers)
 
 
-def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
-    """`upstream_slices`: of the vertex that feeds a sink."""
+def _vertex(
+    node: LogicalNode, upstream_slices: int, hosts: Sequence[tuple[Host, ...]] = ()
+) -> Vertex:
+    """`upstream_slices`: of the vertex that feeds a sink; `hosts`: by port, who makes what comes in."""
     if node.kind == "source":
         return Vertex(
             node.name,
@@ -268,6 +288,10 @@ def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
             node.replicable,
         )
     discipline, reason = _discipline(node)
+    for ways in hosts:
+        if len(ways) > 1:
+            receivers = " or ".join(name for name, _ in ways)
+            reason += f"; replicas agree on whose rows count in each epoch, those of {receivers}"
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
     elif node.every_key:
@@ -289,12 +313,6 @@ def _vertex(node: LogicalNode, upstream_slices: int) -> Vertex:
 
 def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
     wish = node.discipline
-    if wish is Discipline.CONSENSUS:
-        raise TopologyError(
-            f"operator {node.name!r}: discipline {wish} is not available yet; "
-            "choose none, epoch, merge or strict, or leave it out",
-            part=node.name,
-        )
     if node.kind == "sink":
         if node.ordered:
             return Discipline.STRICT, "ordered: rows are written in (epoch, time, position) order"
@@ -303,7 +321,7 @@ def _discipline(node: LogicalNode) -> tuple[Discipline, str]:
         return wish, "asked for: processed on arrival, no guarantee"
     if wish is Discipline.STRICT:
         return wish, "asked for: every event in (epoch, time, position) order"
-    if wish is Discipline.MERGE:
+    if wish is not None and wish.merges_bags:
         return wish, _reason_of_merge(node)
     if node.traits.commutative:
         return Discipline.EPOCH, "commutative: no order inside an epoch can change its bytes"
@@ -327,7 +345,14 @@ def _reason_of_merge(node: LogicalNode) -> str:
     )
 
 
-def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...], port: int) -> Edge:
+def _edge(
+    node: LogicalNode,
+    vertex: Vertex,
+    host: str,
+    stages: tuple[str, ...],
+    port: int,
+    either: bool,
+) -> Edge:
     strict = vertex.discipline is Discipline.STRICT
     combined = (
         node.kind == "stateful"
@@ -351,6 +376,7 @@ def _edge(node: LogicalNode, vertex: Vertex, host: str, stages: tuple[str, ...],
         carries_order=strict,
         # a commutative operator knows bags by what is in them
         sequenced=vertex.discipline.merges_bags and not node.traits.commutative,
+        either=either,
     )
 
 

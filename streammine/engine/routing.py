@@ -12,6 +12,7 @@ from collections import deque
 from streammine.engine import stimuli
 from streammine.engine.hosted_job import HostedJob
 from streammine.engine.node_stimuli import (
+    MakeSure,
     MoveToDisk,
     NodeEffect,
     Perform,
@@ -22,7 +23,7 @@ from streammine.engine.node_stimuli import (
 )
 from streammine.engine.output_channel import Outgoing
 from streammine.engine.slice import SliceMachine
-from streammine.model import control
+from streammine.model import agreement, control
 from streammine.model.ids import SliceId
 
 
@@ -33,6 +34,8 @@ class RoutingNode(ABC):
         self.name = name
         self.jobs: dict[int, HostedJob] = {}
         self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
+        self._making: set[MakeSure] = set()
+        self._unsure: set[MakeSure] = set()
         self._news: dict[tuple[type[control.LinkNews], str, int], list[control.LinkRow]] = {}
 
     @abstractmethod
@@ -83,14 +86,43 @@ class RoutingNode(ABC):
                 node = job.nodes.get((job.channels[channel].target, receiver))
                 link = (channel, sender, receiver, next_sequence)
                 self._tell_of_link(node, control.Announcements, number, link, effects)
-            case stimuli.WakeAfter(seconds):
-                effects.append(WakeSlice(*replica, seconds))
+            case stimuli.WakeAfter(seconds, ticks):
+                effects.append(WakeSlice(*replica, seconds, ticks))
+            case stimuli.TellReplicas(receivers, message):
+                self._tell_replicas(job, slice_id, receivers, message, effects)
+            case stimuli.MakeSure(wish):
+                self._make_sure(MakeSure(*replica, wish), effects)
             case stimuli.WriteSnapshot(frozen, previous):
                 effects.append(WriteSnapshot(*replica, frozen, previous))
             case stimuli.ToDisk(bodies):
                 effects.append(MoveToDisk(*replica, bodies))
             case stimuli.SliceFinished() | stimuli.Progressed():
                 self._report(effects)
+
+    def _make_sure(self, wish: MakeSure, effects: list[NodeEffect]) -> None:
+        """Replicas repeat what they were not answered; that is done once."""
+        if wish not in self._making:
+            self._making.add(wish)
+            effects.append(wish)
+
+    def _tell_replicas(
+        self,
+        job: HostedJob,
+        slice_id: SliceId,
+        receivers: tuple[int, ...],
+        message: agreement.AgreementMessage,
+        effects: list[NodeEffect],
+    ) -> None:
+        for receiver in receivers:
+            node = job.nodes.get((slice_id, receiver))
+            if node is not None:
+                to = job.number, str(slice_id), receiver
+                told: control.AgreementTold
+                if isinstance(message, agreement.Report):
+                    told = control.StandingTold(*to, message)
+                else:
+                    told = control.DecisionsTold(*to, message)
+                self._tell(node, told, effects)
 
     def _tell_of_link(
         self,

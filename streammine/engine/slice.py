@@ -34,7 +34,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from streammine.engine.frontier import Frontier
 from streammine.engine.input_channel import InputChannel, Verdict
@@ -90,9 +91,15 @@ from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 
+Handlers = Mapping[type, Callable[..., list[Effect]]]
+
 
 class SliceMachine(LinkedReplica):
     """Protocol of one slice's replica. `handle` is the only mutator."""
+
+    handlers: ClassVar[Handlers]
+    """Of the class, not the machine: one that refers to itself would keep all that it retains until garbage
+    is collected."""
 
     def __init__(
         self,
@@ -165,7 +172,7 @@ class SliceMachine(LinkedReplica):
         """Take one stimulus, return the effects in the order in which they must happen."""
         self._history.append(stimulus)
         kind = type(stimulus)
-        effects = _HANDLERS[kind](self, stimulus)
+        effects = self.handlers[kind](self, stimulus)
         if kind not in OF_ONE_LINK and (effects or kind is not FrameArrived):
             # a frame makes output only where it moves the frontier, which grants credit
             effects += self._releasing.all()
@@ -387,10 +394,7 @@ class SliceMachine(LinkedReplica):
         if open_epoch == BEGINNING:
             return
         if self.phase is Phase.FINISHED:
-            if self.losses:
-                self._close_outputs(self.last_epoch)
-            for channel in self.outputs.values():
-                channel.close(INFINITY, self.last_epoch)
+            self._end_for_good(self.last_epoch)
             return
         if INFINITY in (open_epoch, self.frontier.complete_below):
             # what the operator, or one behind it, flushes comes one epoch after the last with output
@@ -496,7 +500,7 @@ class SliceMachine(LinkedReplica):
         return tuple(work)
 
 
-_HANDLERS: dict[type, Callable[..., list[Effect]]] = {
+_HANDLERS: Handlers = {
     Start: SliceMachine._start,
     FrameArrived: SliceMachine._frame,
     WorkDone: SliceMachine._work_done,
@@ -513,4 +517,4 @@ _HANDLERS: dict[type, Callable[..., list[Effect]]] = {
     Woken: SliceMachine._woken,
     Beat: SliceMachine._beat,
 }
-"""Not in the machine: one that refers to itself would keep all that it retains until garbage is collected."""
+SliceMachine.handlers = _HANDLERS

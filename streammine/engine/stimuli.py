@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from streammine.engine.kept import Kept
 from streammine.engine.output_channel import Outgoing
 from streammine.engine.slice_settings import RestoredTo
+from streammine.model import agreement
 from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING
 from streammine.model.frames import FrameHeader
@@ -242,6 +243,13 @@ class Beat:
     """A heartbeat's turn: repeat what may have got lost."""
 
 
+@dataclass(frozen=True, slots=True)
+class Agreeing:
+    """Something for the part of the machine that agrees with other replicas."""
+
+    stimulus: agreement.AgreementStimulus
+
+
 Stimulus = (
     Start
     | FrameArrived
@@ -258,6 +266,7 @@ Stimulus = (
     | SnapshotDone
     | Woken
     | Beat
+    | Agreeing
 )
 
 OF_ONE_LINK = frozenset({CreditArrived, Subscribed, ResendAsked, Announced})
@@ -318,7 +327,10 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class WakeAfter:
+    """`ticks`: only to know that time goes on."""
+
     seconds: float
+    ticks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +349,21 @@ class ToDisk:
     """Move these bodies to disk on a thread of its own; nobody waits for it."""
 
     bodies: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellReplicas:
+    """Send a message to these generations of the slice."""
+
+    receivers: tuple[int, ...]
+    message: agreement.AgreementMessage
+
+
+@dataclass(frozen=True, slots=True)
+class MakeSure:
+    """Do what outlives this replica, then report what came of it, see `agreement`."""
+
+    wish: agreement.AskWitness | agreement.SealStore | agreement.MakeDurable
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +386,8 @@ Effect = (
     | WakeAfter
     | WriteSnapshot
     | ToDisk
+    | TellReplicas
+    | MakeSure
     | SliceFinished
     | Progressed
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streammine.model import agreement
 from streammine.model.snapshots import Restore, SnapshotRecord
 from streammine.model.vocabulary import MOST_ROWS, Payload, Vocabulary
 
@@ -66,6 +67,29 @@ class Announcements:
 
 
 LinkNews = Credits | Announcements
+
+
+@dataclass(frozen=True, slots=True)
+class StandingTold:
+    """How the replica that sends stands in what it and the one of generation `receiver` agree on."""
+
+    job: int
+    slice: str
+    receiver: int
+    message: agreement.Report
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsTold:
+    """What the replicas of a slice have agreed on, for the one of generation `receiver`."""
+
+    job: int
+    slice: str
+    receiver: int
+    message: agreement.Decisions
+
+
+AgreementTold = StandingTold | DecisionsTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +275,8 @@ ControlMessage = (
     | Subscribe
     | ResendRequest
     | Announcements
+    | StandingTold
+    | DecisionsTold
     | Heartbeat
     | Directive
     | StateOffers

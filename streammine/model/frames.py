@@ -24,7 +24,12 @@ CHECKPOINT = 2
 """Flag of a frame that ends an epoch: a snapshot is to be made between that epoch and the next."""
 
 
-LOST = 4
+RESUMES = 4
+"""Flag of a frame that is sent again: those before it that the receiver misses are kept no more, for their
+epochs were processed by all that live."""
+
+
+LOST = 8
 """Flag of a frame that ends an epoch: all that it closes is lost, by gap recovery somewhere upstream."""
 
 
@@ -40,8 +45,7 @@ class FrameHeader:
     `sender` and `receiver` are the generations of the replicas at the two ends: with the channel they name
     the *link*, and `sequence` counts the frames of one link from 0. `round` is 0 outside loops. `watermark`
     (int64 microseconds) is meaningful where `ends` only; on the end of the input (epoch INFINITY) it is the
-    last epoch that held data upstream instead. `flags`: ENDS_EPOCH,
-    CHECKPOINT, LOST.
+    last epoch that held data upstream instead. `flags`: ENDS_EPOCH, CHECKPOINT, RESUMES, LOST.
     """
 
     job: int

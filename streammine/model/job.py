@@ -117,7 +117,8 @@ class Edge:
     frames carry the hidden order columns. `sequenced`: without them, too, the rows of an epoch come in one
     sequence on each channel, however they are cut and however often they are made. `dead`: the edge takes the
     dead rows, not the output. `kind`: where it lies as to a loop (see stamps); "plain" is outside of every
-    loop at both ends, and one from a loop to another is an "exit" of the first.
+    loop at both ends, and one from a loop to another is an "exit" of the first. `either`: the target gets the
+    rows of an epoch from one of all edges of that kind into the port, which its replicas agree on.
     """
 
     source: str
@@ -130,6 +131,7 @@ class Edge:
     dead: bool = False
     kind: EdgeKind = "plain"
     sequenced: bool = False
+    either: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ class JobGraph:
     def _forgets(self, name: str) -> bool:
         vertex = self.vertex(name)
         endless = vertex.window_epochs is None and vertex.kind == "stateful"
-        agrees = vertex.discipline is Discipline.CONSENSUS
+        agrees = name in self.agreeing or vertex.discipline is Discipline.CONSENSUS
         return not endless and not agrees and self.loop(name) is None
 
     def slices_named(self, text: str) -> tuple[SliceId, ...]:
@@ -216,9 +218,11 @@ class JobGraph:
         """The rung on which the further replicas of a vertex's slices stand under a scheme.
 
         Where it asks for what does not exist there, it is the next that does: a source has no events to
-        queue; whatever a committer processes is published; and a round of a loop is over only when it was
-        processed.
+        queue; whatever a committer processes is published; a round of a loop is over only when it was
+        processed; and who agrees with others on what to process processes it.
         """
+        if scheme is Scheme.PASSIVE_STANDBY_HOT and name in self.agreeing:
+            return Scheme.PASSIVE_STANDBY_COLD
         if scheme is Scheme.PASSIVE_STANDBY_HOT and self.loop(name) is not None:
             return Scheme.ACTIVE_STANDBY
         return _INSTEAD.get((self.vertex(name).kind, scheme), scheme)
@@ -238,6 +242,23 @@ class JobGraph:
             for vertex in self.vertices
             for index in range(vertex.slices)
         )
+
+    @cached_property
+    def agreeing(self) -> frozenset[str]:
+        """Vertices whose replicas agree on what they process."""
+        return frozenset(edge.target for edge in self.edges if edge.either)
+
+    @cached_property
+    def receivers(self) -> dict[str, int]:
+        """Sources that receive one feed, numbered among those that do."""
+        numbers: dict[str, int] = {}
+        groups: dict[tuple[str, int], list[str]] = {}
+        for edge in self.edges:
+            if edge.either:
+                group = groups.setdefault((edge.target, edge.port), [])
+                numbers.setdefault(edge.source, len(group))
+                group.append(edge.source)
+        return numbers
 
     @cached_property
     def most_replicas(self) -> int:
@@ -301,6 +322,15 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class AgreeingReplicas:
+    """Who agrees on what a slice's replicas process: generations, ascending. `version`: of the plan that
+    first listed just these, above all of earlier attempts to run the job."""
+
+    version: int
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """The declared assignment of replicas to nodes; nodes reconcile towards it (DESIGN §5).
 
@@ -312,7 +342,8 @@ class Plan:
     of the node that was manager then. All nodes take it from here, whenever they come: where their clocks
     differ from each other, their slices' rows come apart by as much, and nothing else changes. `schemes`:
     those that were changed at run time. `crowded`: nodes on which replicas behind others do not process.
-    `fixed`: slices whose scheme a person has set, and nobody chooses.
+    `fixed`: slices whose scheme a person has set, and nobody chooses. `agreeing`: of each slice whose
+    replicas agree on their input, who they are.
     """
 
     job: int
@@ -327,6 +358,7 @@ class Plan:
     schemes: dict[SliceId, Scheme] = field(default_factory=dict)
     crowded: tuple[str, ...] = ()
     fixed: tuple[SliceId, ...] = ()
+    agreeing: dict[SliceId, AgreeingReplicas] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from streammine.model.errors import ProtocolError
 from streammine.model.ids import SliceId
-from streammine.model.job import JobOutcome, JobSpec, Placement, Plan
+from streammine.model.job import AgreeingReplicas, JobOutcome, JobSpec, Placement, Plan
 from streammine.model.schemes import Scheme
 
 _T = TypeVar("_T")
@@ -84,6 +84,7 @@ class _PlanDocument:
     schemes: dict[str, Scheme]
     crowded: tuple[str, ...]
     fixed: tuple[str, ...]
+    agreeing: dict[str, AgreeingReplicas]
 
 
 _PLAN = TypeAdapter(_PlanDocument)
@@ -104,6 +105,7 @@ def encode_plan(plan: Plan) -> bytes:
         {str(slice_id): scheme for slice_id, scheme in plan.schemes.items()},
         plan.crowded,
         tuple(map(str, plan.fixed)),
+        {str(slice_id): replicas for slice_id, replicas in plan.agreeing.items()},
     )
     return _PLAN.dump_json(document)
 
@@ -115,6 +117,7 @@ def decode_plan(data: bytes) -> Plan:
         placements = {SliceId.parse(name): group for name, group in found.placements.items()}
         schemes = {SliceId.parse(name): scheme for name, scheme in found.schemes.items()}
         fixed = tuple(map(SliceId.parse, found.fixed))
+        agreeing = {SliceId.parse(name): replicas for name, replicas in found.agreeing.items()}
     except ValueError as error:
         raise ProtocolError(f"what was read is no plan of this version: {error}") from error
     return Plan(
@@ -130,6 +133,7 @@ def decode_plan(data: bytes) -> Plan:
         schemes,
         found.crowded,
         fixed,
+        agreeing,
     )
 
 

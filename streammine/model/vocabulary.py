@@ -4,9 +4,9 @@ On the wire a message is ``[kind, {field: value, …}]``. Every field of the kin
 value of its type, and no other: what comes from outside is either a message of the set or a
 ProtocolError.
 
-Types: int is any int64 and never a bool; float takes no int (writing converts); tuples of any length,
-dicts with text keys and messages nest. A tuple of a fixed length, a row, holds ints; up to MOST_ROWS
-of them come in a tuple.
+Types: int is any int64 and never a bool; float takes no int (writing converts); tuples of any length and
+of a fixed one, named tuples, dicts with text keys and messages nest. Tuples of a fixed number of ints, rows,
+come up to MOST_ROWS in a tuple.
 """
 
 from __future__ import annotations
@@ -102,9 +102,13 @@ def _codec(kind: Any) -> _Codec:
         return _record_codec(typing.cast(type[Any], kind))
     arguments = typing.get_args(kind)
     if origin is tuple and arguments[1:] == (...,):
-        if typing.get_origin(arguments[0]) is tuple and ... not in typing.get_args(arguments[0]):
+        if set(typing.get_args(arguments[0])) == {int}:
             return _rows_codec(typing.get_args(arguments[0]))
         return _sequence_codec(_codec(arguments[0]))
+    if origin is tuple:
+        return _fixed_codec(arguments, lambda *fields: fields)
+    if hasattr(kind, "_fields"):
+        return _fixed_codec(tuple(typing.get_type_hints(kind).values()), kind)
     if origin is dict:
         assert arguments[0] is str, f"dicts with text keys only: {kind}"
         return _mapping_codec(_codec(arguments[1]))
@@ -144,6 +148,22 @@ def _sequence_codec(item: _Codec) -> _Codec:
         if not isinstance(tree, list):
             raise _wrong(where, "a list", tree)
         return tuple([item.read(entry, where) for entry in tree])
+
+    return _Codec(write, read)
+
+
+def _fixed_codec(kinds: tuple[Any, ...], build: Callable[..., tuple[Any, ...]]) -> _Codec:
+    """A tuple of a fixed length."""
+    codecs = [_codec(kind) for kind in kinds]
+
+    def write(value: Any, where: str) -> Any:
+        assert isinstance(value, tuple), f"{where}: {value!r} is no tuple"
+        return [codec.write(entry, where) for codec, entry in zip(codecs, value, strict=True)]
+
+    def read(tree: Any, where: str) -> Any:
+        if not isinstance(tree, list) or len(tree) != len(codecs):
+            raise _wrong(where, f"a list of {len(codecs)}", tree)
+        return build(*(codec.read(entry, where) for codec, entry in zip(codecs, tree, strict=True)))
 
     return _Codec(write, read)
 

@@ -12,6 +12,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology import (
     AggregateOperator,
+    EitherOperator,
     FilterOperator,
     FlatMapOperator,
     JoinOperator,
@@ -20,6 +21,7 @@ from streammine.model.topology import (
     UserOperator,
     window_epochs,
 )
+from streammine.operators import either
 from streammine.operators import filter as filters
 from streammine.operators import map as maps
 from streammine.operators.aggregate import KeyedAggregate
@@ -61,6 +63,8 @@ def build_operator(
         return maps.MapOperator(name, settings.map, inputs[0])
     if isinstance(settings, FilterOperator):
         return filters.FilterOperator(name, settings.filter, inputs[0])
+    if isinstance(settings, EitherOperator):
+        return either.EitherOperator(name, settings.either, inputs)
     if isinstance(settings, FlatMapOperator):
         split = settings.flat_map
         return WordSplit(

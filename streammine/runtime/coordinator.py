@@ -206,6 +206,23 @@ class Coordinator:
             return True
         raise ClusterError(f"ZooKeeper at {self._znodes.hosts} breaks the connection at every try")
 
+    def take_witness(self, job: int, name: str, holder: int) -> int:
+        """Take the witness of that name for `holder`, or see who has it. It goes with the job."""
+        path = self._paths.witness(job, name)
+        try:
+            self._znodes.ensure(path.rpartition("/")[0])
+            for _ in range(_ATTEMPTS):
+                try:
+                    self._znodes.create(path, str(holder).encode())
+                except UncertainError:
+                    continue
+                except NodeExistsError:
+                    return int(self._znodes.get(path).data)
+                return holder
+        except NoNodeError:
+            raise ClusterError(f"there is no job {job}") from None
+        raise ClusterError(f"ZooKeeper at {self._znodes.hosts} breaks the connection at every try")
+
     def members(self) -> tuple[Member, ...]:
         """All members by sequence; the first is the manager."""
         return in_order(self._listed())

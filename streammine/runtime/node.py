@@ -56,6 +56,7 @@ from streammine.model.job_codec import (
     encode_outcome,
     encode_plan,
 )
+from streammine.runtime.deciding import Decider
 from streammine.runtime.failures import failure_text
 from streammine.runtime.hosting import HostedJob
 from streammine.runtime.measured import MeasuredProcess, counters_of
@@ -98,6 +99,7 @@ class Node:
         self.callers = Workers(1, f"{settings.name}-coordination")
         self.deployers = Workers(1, f"{settings.name}-deployment")
         self.writers = Workers(1, f"{settings.name}-snapshots")
+        self.decider = Decider(settings.name, self._handle, self._coordinate)
         self.keeper = SnapshotKeeper(settings.name)
         self.jobs: dict[int, HostedJob] = {}
         self.service: CoordinationService | None = None
@@ -119,6 +121,7 @@ class Node:
             machine.Unseat: self._unseat,
             machine.Withdraw: self._withdraw,
             machine.WriteSnapshot: self._write_snapshot,
+            machine.MakeSure: lambda wish: self.decider.make_sure(self.jobs[wish.job], wish),
             machine.MoveToDisk: self._move_to_disk,
             machine.PublishCheckpoint: self._publish_checkpoint,
             machine.CollectSnapshots: self._collect_snapshots,
@@ -163,6 +166,7 @@ class Node:
             self.callers.close()
             self.deployers.close()
             self.writers.close()
+            self.decider.close()
             for job in self.jobs.values():
                 job.close()
         if self.lost is not None:

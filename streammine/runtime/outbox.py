@@ -7,35 +7,42 @@ from streammine.model import control
 
 
 class Outbox:
-    """Frames and messages in their order, and behind them credits, of which the furthest on a link counts.
+    """Frames and messages in their order, behind them what replicas that agree tell each other of where they
+    stand, of which the newest counts, and behind that credits, of which the furthest on a link counts.
 
     Its user keeps threads out of each other's way.
     """
 
     def __init__(self) -> None:
         self._effects: list[TransmitFrame | TransmitControl] = []
+        self._standings: dict[tuple[str, int, str, int], TransmitControl] = {}
         self._frontiers: dict[tuple[str, int], dict[tuple[int, int, int], int]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._effects or self._frontiers)
+        return self.urgent or bool(self._frontiers)
 
     @property
     def urgent(self) -> bool:
         """Something other than credits waits."""
-        return bool(self._effects)
+        return bool(self._effects or self._standings)
 
     def put(self, effect: TransmitFrame | TransmitControl) -> None:
-        if isinstance(effect, TransmitControl) and isinstance(effect.message, control.Credits):
-            frontiers = self._frontiers.setdefault((effect.node, effect.message.job), {})
-            for channel, sender, receiver, frontier in effect.message.links:
-                link = (channel, sender, receiver)
-                frontiers[link] = max(frontier, frontiers.get(link, frontier))
-            return
-        self._effects.append(effect)
+        match effect:
+            case TransmitControl(node, control.Credits(job, links)):
+                frontiers = self._frontiers.setdefault((node, job), {})
+                for channel, sender, receiver, frontier in links:
+                    link = (channel, sender, receiver)
+                    frontiers[link] = max(frontier, frontiers.get(link, frontier))
+            case TransmitControl(node, control.StandingTold(job, slice_id, receiver)):
+                self._standings[node, job, slice_id, receiver] = effect
+            case _:
+                self._effects.append(effect)
 
     def take(self) -> list[TransmitFrame | TransmitControl]:
         """Everything, which is then gone from here."""
         taken, self._effects = self._effects, []
+        taken += self._standings.values()
+        self._standings.clear()
         for (node, job), frontiers in self._frontiers.items():
             links = [(*link, frontier) for link, frontier in frontiers.items()]
             for credits in control.in_messages(control.Credits, job, links):

@@ -58,6 +58,9 @@ class Paths:
     def job(self, number: int) -> str:
         return f"{self.jobs}/job-{number:010}"
 
+    def witness(self, job: int, name: str) -> str:
+        return f"{self.job(job)}/witnesses/{name}"
+
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:

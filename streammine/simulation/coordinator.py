@@ -43,6 +43,7 @@ class VirtualCoordinator:
         self._members: dict[int, Member] = {}
         self._jobs: dict[int, bytes] = {}
         self._plans: dict[int, PlanPublished] = {}
+        self._witnesses: dict[tuple[int, str], int] = {}
         self._outcomes: dict[int, bytes] = {}
         self._announced: set[int] = set()
         self.on_end: Callable[[int, bytes], None] = lambda job, outcome: None
@@ -112,6 +113,11 @@ class VirtualCoordinator:
         self._outcomes[job] = outcome
         self.on_end(job, outcome)
         return True
+
+    def take_witness(self, job: int, name: str, holder: int) -> int:
+        if job not in self._jobs or job in self._outcomes:
+            raise ClusterError(f"job {job} is not running")
+        return self._witnesses.setdefault((job, name), holder)
 
     def announce_end(self, job: int) -> None:
         """Tell every node that the job is over; apart from `end_job`, so that what is still on its
@@ -200,6 +206,10 @@ class Session:
     def end_job(self, job: int, outcome: bytes) -> bool:
         self._reach()
         return self._coordinator.end_job(job, outcome)
+
+    def take_witness(self, job: int, name: str, holder: int) -> int:
+        self._reach()
+        return self._coordinator.take_witness(job, name, holder)
 
     def members(self) -> tuple[Member, ...]:
         self._reach()

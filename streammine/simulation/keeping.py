@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from streammine.assembly import Term, begin_term, newest_checkpoints, publish_checkpoint
+from streammine.assembly import (
+    Term,
+    begin_term,
+    newest_checkpoints,
+    publish_checkpoint,
+    settled,
+)
 from streammine.engine import node_stimuli as machine
 from streammine.model.contracts import Store
 from streammine.model.errors import OutputError
@@ -20,6 +26,15 @@ def publish(
         return machine.CheckpointPublished(effect.job, epoch, str(error))
     monitor.checkpoint_written(epoch)
     return machine.CheckpointPublished(effect.job, epoch)
+
+
+def make_sure(store: Store, effect: machine.MakeSure) -> machine.MadeSure:
+    """Put a decision, or the seal of those who decide now, into the store."""
+    try:
+        (done,) = settled(store, [effect])
+    except OutputError:
+        return machine.MadeSure(effect.job, effect.slice, effect.generation, effect.wish, None)
+    return done
 
 
 def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streammine.engine import node_stimuli as machine
+from streammine.engine.agreeing_slice import AgreeingSlice
 from streammine.engine.loop_slice import LoopSlice
 from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
 from streammine.engine.output_channel import OutputChannel
+from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import CloseEpoch, Finish, Work
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec, Plan
 from streammine.model.manifest import decode_manifest
 from streammine.model.snapshots import Restore
+from streammine.simulation.agreed_books import AgreedBook, Choices
 from streammine.simulation.books import Replica, ReplicaBook
 from streammine.simulation.contents import BagContents
 from streammine.simulation.loop_books import LoopBook, check_loop
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
 class Monitor:
     """Checks invariants. All methods but `story` raise AssertionError.
 
-    `closed`: by slice, the epochs that any of its replicas has closed; `closes` counts them.
+    `closed`: by slice, the epochs that any of its replicas has closed; `closes` counts them. `choices`: by
+    slice, what replicas have agreed on.
     """
 
     def __init__(self, spec: JobSpec, settings: SimulationSettings) -> None:
@@ -55,6 +59,7 @@ class Monitor:
         self._settings = settings
         self._by_slice: dict[SliceId, list[ReplicaBook]] = {}
         self._used: dict[SliceId, dict[int, tuple[str, int]]] = {}
+        self.choices: dict[SliceId, Choices] = {}
         self._restores: dict[Replica, Restore | None] = {}
         self._steps = 0
 
@@ -120,13 +125,20 @@ class Monitor:
             processor = node.processor(stimulus.job, *replica)
             inputs = self._spec.graph.inputs[each.slice_id]
             sources = {channel.number: channel.source for channel in inputs}
-            book_of = LoopBook if isinstance(each, LoopSlice) else ReplicaBook
-            book = book_of(each, processor, node.name, sources)
+            book = self._book_of(each)(each, processor, node.name, sources)
+            if isinstance(book, AgreedBook):
+                book.choices = self.choices.setdefault(each.slice_id, {})
             restore = self._restores.get(replica)
             if restore is not None:
                 book.begins_after(restore.epoch, restore.finished)
             self.books[replica] = book
             self._by_slice.setdefault(each.slice_id, []).append(book)
+
+    @staticmethod
+    def _book_of(replica: SliceMachine) -> type[ReplicaBook]:
+        if isinstance(replica, AgreeingSlice):
+            return AgreedBook
+        return LoopBook if isinstance(replica, LoopSlice) else ReplicaBook
 
     def _performing(self, book: ReplicaBook, work: tuple[Work, ...]) -> None:
         book.begins(work, self.contents)

@@ -28,6 +28,7 @@ from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import WorkResult
 from streammine.model import control
+from streammine.model.agreement import AskWitness, WitnessAnswered
 from streammine.model.coordination import (
     ConnectionChanged,
     CoordinationEvent,
@@ -106,6 +107,7 @@ class VirtualNode:
             machine.DeclareEnd: self._declare_end,
             machine.SourcesStart: self._sources_start,
             machine.WriteSnapshot: self._write_snapshot,
+            machine.MakeSure: self._make_sure,
             machine.MoveToDisk: self._move_to_disk,
             machine.PublishCheckpoint: self._publish_checkpoint,
             machine.CollectSnapshots: self._collect_snapshots,
@@ -390,6 +392,31 @@ class VirtualNode:
         self.snapshots += 1
         self._in_background(self._disk_delay_seconds, write, written)
 
+    def _make_sure(self, effect: machine.MakeSure) -> None:
+        if isinstance(effect.wish, AskWitness):
+            self._take_witness(effect, effect.wish.plan_version)
+            return
+        store = self._world.snapshots(self.name)
+        self._in_background(
+            self._disk_delay_seconds,
+            lambda: keeping.make_sure(store, effect),
+            lambda: self._handle(keeping.make_sure(store, effect)),
+        )
+
+    def _take_witness(self, effect: machine.MakeSure, version: int) -> None:
+        def answered(holder: int | None) -> machine.MadeSure:
+            answer = WitnessAnswered(version, holder)
+            return machine.MadeSure(
+                effect.job, effect.slice, effect.generation, effect.wish, answer
+            )
+
+        def take(service: CoordinationService) -> None:
+            name = machine.witness_name(effect.slice, version)
+            told = answered(service.take_witness(effect.job, name, effect.generation))
+            self.process.occur(lambda: self._handle(told))
+
+        self._coordinate(take, answered(None))
+
     def _move_to_disk(self, effect: machine.MoveToDisk) -> None:
         job = self.jobs[effect.job]
         replica = (effect.slice, effect.generation)
@@ -451,10 +478,13 @@ class VirtualNode:
 
     def _wake_slice(self, effect: machine.WakeSlice) -> None:
         def woken() -> None:
-            self._world.progressed()
+            if not effect.ticks:
+                self._world.progressed()
             self._handle(machine.SliceWoken(effect.job, effect.slice, effect.generation))
 
-        self._world.sleeping_until(self._later(effect.seconds, woken))
+        due = self._later(effect.seconds, woken)
+        if not effect.ticks:
+            self._world.sleeping_until(due)
 
     def _sources_start(self, effect: machine.SourcesStart) -> None:
         self.jobs[effect.job].began_at_seconds = effect.began_at

@@ -122,6 +122,7 @@ _SLICE = {
         stimuli.StateOffered,
         stimuli.Directed,
         stimuli.Beat,
+        stimuli.Agreeing,
     ),
     Phase.RUNNING: tuple(each for each in get_args(stimuli.Stimulus) if each is not stimuli.Start),
     Phase.FINISHED: tuple(

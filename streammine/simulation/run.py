@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from streammine.assembly import window_epochs
 from streammine.model.coordination import PlanPublished
 from streammine.model.digest import output_digest
 from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.errors import JobFailedError, ProtocolError
+from streammine.model.ids import SliceId
 from streammine.model.job import DEAD_LETTERS, JobOutcome, JobSpec
 from streammine.model.job_codec import decode_outcome, decode_plan
 from streammine.model.topology import Topology
+from streammine.simulation.agreed_books import Choices, keep_choices
 from streammine.simulation.cluster import Cluster
 from streammine.simulation.faults import FaultKind, FaultPlan
 from streammine.simulation.injector import FaultInjector
@@ -40,8 +43,9 @@ class SimulationResult:
     discipline merge: there sources share their rows out among slices in another way. `trace` the hash of
     every stimulus and effect, where it is wanted. `counters` by slice. `faults`: how many changed
     something, by kind; `rows`: how often each row of the machines' tables was gone through. Replicas were
-    `rebuilt` and `checkpoints` made, one slice has closed `epochs`, all together `closes`. `lost`: by sink,
-    the epochs that may lack rows; `left_out`: what gap recovery has left out anywhere, and so may be lost.
+    `rebuilt` and `checkpoints` made, one slice has closed `epochs`, all together `closes`. `choices`: what
+    replicas agreed on, by slice. `lost`: by sink, the epochs that may lack rows; `left_out`: what gap
+    recovery has left out anywhere, and so may be lost.
     """
 
     outputs: dict[str, dict[int, pa.Table]]
@@ -61,6 +65,7 @@ class SimulationResult:
     checkpoints: int = 0
     epochs: int = 0
     closes: int = 0
+    choices: dict[SliceId, Choices] = field(default_factory=dict)
     lost: dict[str, EpochRanges] = field(default_factory=dict)
     left_out: EpochRanges = field(default_factory=EpochRanges)
 
@@ -104,11 +109,13 @@ def run_workload(
     settings: SimulationSettings | None = None,
     faults: FaultPlan | None = None,
     transcript: Callable[[str], None] | None = None,
+    decided: Mapping[SliceId, Choices] | None = None,
 ) -> SimulationResult:
-    """`simulate` for a topology that is run many times."""
+    """`simulate` for a topology that is run many times. `decided`: what another run's replicas agreed on."""
     settings = settings or SimulationSettings()
     spec = workload.spec(nodes, settings.checkpoint_epochs)
     world = World(seed, settings, spec, workload.sources, workload.compiled, transcript)
+    keep_choices(world.disk.open_store(spec.recovery.store), decided or {})
     run = _Run(world, spec, faults or FaultPlan())
     outcome = run.outcome()
     if outcome.status != "finished":
@@ -240,6 +247,10 @@ def _result(
         checkpoints=len(world.monitor.checkpoints),
         epochs=world.monitor.epochs(),
         closes=world.monitor.closes,
+        choices=world.monitor.choices,
         lost=lost,
-        left_out=world.monitor.losses.explained(world.compiled.windows_in_order),
+        left_out=world.monitor.losses.explained(
+            window_epochs(each, world.compiled.commit_every(each.name))
+            for each in world.compiled.graph.vertices
+        ),
     )

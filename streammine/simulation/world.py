@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streammine.assembly import CompiledJob, Environment
+from streammine.assembly import AGREEMENT, CompiledJob, Environment
 from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
 from streammine.model.contracts import IntArray, Position, SourceReader, Store
 from streammine.model.job import JobSpec
@@ -58,8 +59,9 @@ class World:
         if spec.recovery.store:
             self.disk.fallible.add(spec.recovery.store)
         self._sources = sources
-        # where bags are merged in the order of their channels, the promise is for one way of sharing
-        merges = any(edge.sequenced for edge in compiled.graph.edges)
+        # where bags are merged in the order of their channels, or some are chosen, the promise is for one way
+        # of sharing
+        merges = any(edge.sequenced or edge.either for edge in compiled.graph.edges)
         self._shares: dict[str, list[IntArray]] = {
             name: shared_out(
                 source.batch.num_rows,
@@ -135,6 +137,12 @@ class World:
             snapshots=self.snapshots(node),
             waiting_bytes=settings.bag_memory_bytes,
             retained_bytes=settings.bag_memory_bytes,
+            agreement=replace(
+                AGREEMENT,
+                patience_seconds=4 * settings.network_delay_seconds,
+                silence_seconds=16 * settings.network_delay_seconds,
+                repeat_seconds=4 * settings.network_delay_seconds,
+            ),
         )
 
     def snapshots(self, node: str) -> Store:

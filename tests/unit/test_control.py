@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
 
+from streammine.model.agreement import Bag, BagSet, Ballot, Decision, Decisions, Entry, Report
 from streammine.model.control import (
     MAXIMUM_MESSAGE_BYTES,
     Announcements,
     ControlMessage,
     Credits,
     DamagedSnapshot,
+    DecisionsTold,
     Directive,
     DrainRequest,
     ErrorAnswer,
@@ -25,6 +28,7 @@ from streammine.model.control import (
     SchemeRequest,
     SeatReport,
     SliceReport,
+    StandingTold,
     StateOffer,
     StateOffers,
     StatusAnswer,
@@ -56,6 +60,20 @@ SLICE = SliceReport(
     rung="passive-standby-hot",
     received=9,
 )
+CHOSEN = BagSet(INFINITY, ((2, Bag("west", 2**40, 7)), (5, Bag("", 0, 0))))
+REPORT_OF_STANDING = Report(
+    3,
+    9,
+    2,
+    1,
+    BEGINNING,
+    votes=False,
+    asks=True,
+    entries=(
+        Entry(-3, Ballot(2, 0)),
+        Entry(4, Ballot(2, 5), Ballot(2, 4), CHOSEN),
+    ),
+)
 SEAT = SeatReport("counts/2", 3, 7, 2**40)
 OFFER = StateOffer("counts/2", 3, Restore(9, SNAPSHOT))
 DAMAGED = DamagedSnapshot("counts/0", 4, "counts/0/7", "checksum")
@@ -79,6 +97,9 @@ HEARTBEAT = Heartbeat(
         Subscribe(1, 2, 3, 4, BEGINNING, -7),
         ResendRequest(1, 2, 3, 4, 5),
         Announcements(1, ((2, 3, 4, 2**40),)),
+        StandingTold(1, "counts/1", 2, REPORT_OF_STANDING),
+        StandingTold(1, "counts/1", 2, replace(REPORT_OF_STANDING, entries=())),
+        DecisionsTold(1, "counts/1", 2, Decisions(3, (Decision(BEGINNING, CHOSEN),))),
         Directive(1, 20, BEGINNING, 10, 3),
         StateOffers(1, 3, (OFFER, OFFER)),
         SchemeRequest(7, "counts/1", "active-standby"),

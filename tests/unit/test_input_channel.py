@@ -9,6 +9,7 @@ import pytest
 from streammine.engine.input_channel import InputChannel, Verdict, after
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
+from streammine.model.frames import RESUMES
 from tests.unit.transcripts import frame_arrived
 
 
@@ -33,6 +34,17 @@ def test_frames_are_taken_in_sequence_only() -> None:
         "early", "take", "dropped", "early", "take", "early", "early", "early", "early",
     ]  # fmt: skip
     assert channel.open_epoch == 1
+
+
+def test_a_frame_that_resumes_stands_for_those_that_are_kept_no_more() -> None:
+    channel = receiver()
+    assert verdicts(channel, "0 data 0, the last") == ["take"]
+    arrived = frame_arrived("3@1.5 data 4")
+    resumed = replace(arrived, header=replace(arrived.header, flags=RESUMES))
+    assert channel.receive(arrived) is Verdict.EARLY
+    assert channel.receive(resumed) is Verdict.TAKE
+    assert channel.receive(resumed) is Verdict.DROPPED
+    assert verdicts(channel, "6 data 4, the last") == ["take"]
 
 
 def test_a_tail_is_missing_when_nothing_comes_for_two_beats() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streammine.engine.output_channel import REPLAYED_FRAMES, Outgoing, OutputChannel
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.frames import CHECKPOINT, FrameKind
+from streammine.model.frames import CHECKPOINT, RESUMES, FrameKind
 from tests.unit.memory_spill import MemorySpill
 from tests.unit.transcripts import frame_text
 
@@ -409,6 +409,16 @@ def test_pruning_stops_at_the_first_frame_that_is_still_wanted() -> None:
     channel.sendable()
     channel.prune(2)
     assert kept(channel) == [3, 2]
+
+
+def test_what_is_sent_again_behind_pruned_frames_says_so() -> None:
+    channel = filled()
+    channel.prune(2)
+    again = channel.resend(1, 2)
+    assert [(each.header.sequence, each.header.epoch) for each in again][:2] == [(6, 3), (7, 3)]
+    assert [bool(each.header.flags & RESUMES) for each in again] == [True] + [False] * 5
+    assert not any(each.header.flags & RESUMES for each in channel.resend(1, 6))
+    assert not any(entry.flags & RESUMES for entry in channel.entries)
 
 
 def test_a_slow_link_is_never_pruned_away_from() -> None:

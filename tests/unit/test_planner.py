@@ -12,6 +12,7 @@ from streammine.model.contracts import Discipline, Traits
 from streammine.model.errors import ClusterError, TopologyError
 from streammine.model.ids import SliceId
 from streammine.model.job import DEAD_LETTERS, Edge, JobGraph
+from streammine.model.schemes import Scheme
 
 ORDER_SENSITIVE = Traits(commutative=False, mergeable=False)
 COMBINABLE = Traits(combinable=True)
@@ -84,9 +85,71 @@ def test_the_cheapest_discipline_that_keeps_the_promise_is_taken(
     assert edge_into(found, "op").carries_order == (expected is Discipline.STRICT)
 
 
-def test_a_discipline_that_is_not_there_yet_is_refused() -> None:
-    with pytest.raises(TopologyError, match="not available yet"):
-        graph(stateful("op", "source", discipline=Discipline.CONSENSUS))
+def either(name: str, *sources: str) -> LogicalNode:
+    return LogicalNode(name, "either", sources)
+
+
+def test_behind_an_either_each_source_has_an_edge_and_the_reader_agrees() -> None:
+    found = plan(
+        [
+            LogicalNode("east", "source", slices=2),
+            LogicalNode("west", "source", slices=2),
+            either("feed", "east", "west"),
+            LogicalNode("words", "stateless", ("feed",)),
+            stateful("counts", "words"),
+            stateful("sums", "counts"),
+            LogicalNode("sink", "sink", ("sums",)),
+        ]
+    )
+    ways = [edge for edge in found.edges if edge.target == "counts"]
+    assert [(edge.source, edge.stages, edge.either, edge.port) for edge in ways] == [
+        ("east", ("feed", "words"), True, 0),
+        ("west", ("feed", "words"), True, 0),
+    ]
+    assert found.agreeing == {"counts"}
+    assert "those of east or west" in found.vertex("counts").reason
+    assert "east" not in found.vertex("sums").reason
+
+
+def test_a_sink_behind_an_either_agrees_too() -> None:
+    found = plan(
+        [
+            LogicalNode("east", "source", slices=2),
+            LogicalNode("west", "source", slices=2),
+            either("feed", "east", "west"),
+            LogicalNode("sink", "sink", ("feed",)),
+        ]
+    )
+    assert found.agreeing == {"sink"}
+    assert found.vertex("sink").slices == 2
+
+
+def test_a_loop_reads_nothing_behind_an_either() -> None:
+    with pytest.raises(TopologyError, match="let an operator before the loop read it"):
+        plan(
+            [
+                LogicalNode("east", "source", slices=2),
+                LogicalNode("west", "source", slices=2),
+                either("feed", "east", "west"),
+                LogicalNode("head", "stateful", ("feed", "head"), traits=Traits()),
+                LogicalNode("sink", "sink", ("head",)),
+            ]
+        )
+
+
+def test_who_agrees_does_not_stand_by_without_processing() -> None:
+    found = plan(
+        [
+            LogicalNode("east", "source", slices=2),
+            LogicalNode("west", "source", slices=2),
+            either("feed", "east", "west"),
+            stateful("counts", "feed"),
+            LogicalNode("sink", "sink", ("counts",)),
+        ]
+    )
+    hot, cold = Scheme.PASSIVE_STANDBY_HOT, Scheme.PASSIVE_STANDBY_COLD
+    assert found.rung_of("counts", hot) is cold
+    assert found.rung_of("sink", hot) is hot
 
 
 def test_epoch_for_an_order_sensitive_operator_is_refused() -> None:

@@ -124,7 +124,6 @@ FIELDS = [
     (17, "    aggregate: {epoch: mean(value)}", "14:3", "'epoch'", "use another name"),
     (18, "    window: 90s", "18:13", "window 90s", "write 1m or 2m"),
     (18, "    window: 5min", "18:13", "'min'", "like 10ms, 30s, 5m"),
-    (18, "    discipline: consensus", "18:17", "consensus is not available yet", "merge, strict"),
     (18, "    discipline: epochs", "18:17", "'epochs'", "did you mean 'epoch'?"),
     (18, "    discipline: none", "26:3", "'means'", "exactly_once: false"),
     (18, "    partition: hsh", "18:16", "'hsh'", "did you mean 'hash'?"),

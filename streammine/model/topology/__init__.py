@@ -2,6 +2,7 @@
 
 from streammine.model.topology.aggregates import AGGREGATE_FUNCTIONS, AggregateCall
 from streammine.model.topology.definition import Topology
+from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.epoch import Epoch
 from streammine.model.topology.graph import (
     Consumer,
@@ -71,6 +72,7 @@ __all__ = [
     "Commit",
     "Consumer",
     "CsvSettings",
+    "EitherOperator",
     "Epoch",
     "FileFormat",
     "FilesSource",

@@ -14,6 +14,7 @@ import pyarrow as pa
 from streammine.model.contracts import Discipline
 from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
+from streammine.model.topology.either import either_problems
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.keyed import (
     AggregateOperator,
@@ -315,6 +316,7 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     _names,
     _inputs,
     loop_problems,
+    either_problems,
     _windows,
     _partitions,
     _redundancies,

@@ -49,19 +49,14 @@ from streammine.model.topology.stateless import OneInput, OperatorBase
 EPOCH_COLUMN = "epoch"
 """Every aggregate's and join's output starts with this int64 column: the epoch that closed it."""
 
-_RUNNABLE = ("none", "epoch", "merge", "strict")
+_DISCIPLINES = tuple(map(str, Discipline))
 
 
 def _discipline(value: object) -> object:
-    if value == Discipline.CONSENSUS:
+    if isinstance(value, str) and value not in _DISCIPLINES:
+        suggestion = hint(value, _DISCIPLINES)
         raise wrong_value(
-            f"discipline {value} is not available yet. Allowed: {listed(_RUNNABLE)}; "
-            "merge gives the same order to all replicas whose inputs have one"
-        )
-    if isinstance(value, str) and value not in _RUNNABLE:
-        suggestion = hint(value, _RUNNABLE)
-        raise wrong_value(
-            f"there is no discipline '{value}'{suggestion} Allowed: {listed(_RUNNABLE)}"
+            f"there is no discipline '{value}'{suggestion} Allowed: {listed(_DISCIPLINES)}"
         )
     return value
 
@@ -69,7 +64,7 @@ def _discipline(value: object) -> object:
 DisciplineField = Annotated[
     Discipline,
     BeforeValidator(_discipline),
-    WithJsonSchema({"enum": list(_RUNNABLE)}),
+    WithJsonSchema({"enum": list(_DISCIPLINES)}),
 ]
 
 _KEYED_ELSEWHERE = {
@@ -109,7 +104,8 @@ class KeyedFields(Part):
         default=None,
         description="How much order the operator gets. none: no guarantee, exactly-once is "
         "refused; epoch: epochs in order, any order inside; merge: inside an epoch channel after "
-        "channel, the same for fixed numbers of slices; strict: every event in order. "
+        "channel, the same for fixed numbers of slices; consensus: merge, of the bags that replicas agree "
+        "on; strict: every event in order. "
         "Default: the cheapest that keeps the promise (see `streammine explain`).",
         examples=["strict"],
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streammine.model.contracts import Discipline
 from streammine.model.suggestions import listed
+from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.graph import operator_inputs
 from streammine.model.topology.keyed import JoinOperator, KeyedFields, UserOperator
 from streammine.model.topology.loops import (
@@ -59,6 +60,8 @@ def input_path(operator: object, port: int) -> Path:
         return ("join", ("left", "right")[port])
     if isinstance(operator, UserOperator) and operator.inputs is not None:
         return ("inputs", port)
+    if isinstance(operator, EitherOperator):
+        return ("either", port)
     return ("input",)
 
 

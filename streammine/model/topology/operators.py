@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from streammine.model.suggestions import listed, nearest
+from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.keyed import AggregateOperator, JoinOperator, UserOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
 from streammine.model.topology.stateless import (
@@ -17,7 +18,7 @@ from streammine.model.topology.stateless import (
     OperatorBase,
 )
 
-OPERATOR_KINDS = ("map", "filter", "flat_map", "aggregate", "join", "operator")
+OPERATOR_KINDS = ("map", "filter", "flat_map", "either", "aggregate", "join", "operator")
 
 
 def _operator_tag(value: Any) -> str | None:
@@ -57,6 +58,7 @@ Operator = Annotated[
     Annotated[MapOperator, Tag(TAG_MARK + "map")]
     | Annotated[FilterOperator, Tag(TAG_MARK + "filter")]
     | Annotated[FlatMapOperator, Tag(TAG_MARK + "flat_map")]
+    | Annotated[EitherOperator, Tag(TAG_MARK + "either")]
     | Annotated[AggregateOperator, Tag(TAG_MARK + "aggregate")]
     | Annotated[JoinOperator, Tag(TAG_MARK + "join")]
     | Annotated[UserOperator, Tag(TAG_MARK + "operator")],

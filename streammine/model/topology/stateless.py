@@ -56,7 +56,7 @@ class OneInput(OperatorBase):
         return (self.input,)
 
 
-_STATELESS_ELSEWHERE = {
+STATELESS_ELSEWHERE = {
     **dict.fromkeys(
         ("slices", "replicas", "scheme", "partition", "discipline", "combine"),
         "it is stateless and runs in the slices of its input",
@@ -74,7 +74,7 @@ class MapOperator(OneInput):
     """Computes the columns of each row anew."""
 
     label: ClassVar[str] = "a map"
-    elsewhere: ClassVar[dict[str, str]] = _STATELESS_ELSEWHERE
+    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
     kind: ClassVar[str] = "map"
     stateless: ClassVar[bool] = True
 
@@ -91,7 +91,7 @@ class FilterOperator(OneInput):
     """Lets the rows pass for which an expression is true."""
 
     label: ClassVar[str] = "a filter"
-    elsewhere: ClassVar[dict[str, str]] = _STATELESS_ELSEWHERE
+    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
     kind: ClassVar[str] = "filter"
     stateless: ClassVar[bool] = True
 
@@ -131,7 +131,7 @@ class FlatMapOperator(OneInput):
     """Makes several rows of one: the words of a text."""
 
     label: ClassVar[str] = "a flat_map"
-    elsewhere: ClassVar[dict[str, str]] = _STATELESS_ELSEWHERE
+    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
     kind: ClassVar[str] = "flat_map"
     stateless: ClassVar[bool] = True
 

@@ -1,0 +1,119 @@
+"""What replicas have decided on their input, in the job's store (DESIGN §5, "Agreement"; see `consensus`).
+
+Most decisions never come here: they stand when enough replicas hold what was chosen. Those of a replica that
+is alone do, and what such a one knows of earlier ones.
+
+A store has no compare-and-set. So a new set of replicas, *version* by version, puts its seal first and lists
+what is there afterwards; who writes a decision looks for a seal afterwards. Either the decision is on the
+list, or its writer finds the seal, and knows that the decision does not count for it.
+
+A decision names bags by their channels, and holds none: bags come from the logs of their receivers, which
+keep them until a complete checkpoint covers them, and so does what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from replication.documents import fetch, seal, unseal
+from replication.naming import (
+    DECISIONS,
+    DecisionsName,
+    SealName,
+    decisions_of,
+    last_decided,
+    seal_of,
+)
+from streammine.model.agreement import (
+    Bag,
+    BagSet,
+    Decision,
+    DecisionDurable,
+    StoredDecision,
+    StoreRead,
+)
+from streammine.model.contracts import Store
+from streammine.model.errors import OutputError, SnapshotDamagedError
+from streammine.model.ids import SliceId
+
+
+def seal_decisions(
+    store: Store, slice_id: SliceId, version: int, warn: Callable[[str], None] | None = None
+) -> StoreRead:
+    """Fence what lower versions still write, and read what there is.
+
+    What is damaged never counted for who wrote it, unless it was damaged later: it is passed over and told to
+    `warn`. Raises OutputError and StateVersionError.
+    """
+    store.put(SealName(slice_id, version).name, seal("decisions' seal", {"version": version}))
+    decided: list[StoredDecision] = []
+    for name in sorted(store.list(decisions_of(slice_id))):
+        if last_decided(name) is None:
+            continue
+        try:
+            decided += _read(store, name)
+        except SnapshotDamagedError as error:
+            if warn is not None:
+                warn(str(error))
+    return StoreRead(version, tuple(decided))
+
+
+def store_decisions(
+    store: Store, slice_id: SliceId, generation: int, decided: Sequence[StoredDecision]
+) -> list[DecisionDurable]:
+    """Put decisions of one version there, and read them back. Raises OutputError."""
+    version = decided[0].plan_version
+    assert all(each.plan_version == version for each in decided)
+    epochs = [each.decision.chosen.epoch for each in decided]
+    name = DecisionsName(slice_id, max(epochs), min(epochs), version, generation).name
+    data = seal(
+        "decisions",
+        {"version": version, "decisions": [_content(each.decision) for each in decided]},
+    )
+    store.put(name, data)
+    if bytes(store.get(name)) != data:
+        # once it counts there is nothing older to go back to
+        raise OutputError(f"{name} holds something else than was written")
+    highest = _highest_seal(store.list(decisions_of(slice_id)))
+    return [DecisionDurable(each, highest) for each in decided]
+
+
+def _highest_seal(names: Iterable[str]) -> int:
+    seals = (found.version for name in names if (found := seal_of(name)) is not None)
+    return max(seals, default=0)
+
+
+def superseded_decisions(store: Store, covered: int) -> list[str]:
+    """Names of what nobody needs once a complete checkpoint covers that epoch for good."""
+    names = store.list(DECISIONS)
+    seals = [found for name in names if (found := seal_of(name)) is not None]
+    newest: dict[SliceId, int] = {}
+    for found in seals:
+        newest[found.slice_id] = max(newest.get(found.slice_id, 0), found.version)
+    over = [
+        name for name in names if (epoch := last_decided(name)) is not None and epoch <= covered
+    ]
+    return over + [found.name for found in seals if found.version < newest[found.slice_id]]
+
+
+def _content(decision: Decision) -> list[Any]:
+    chosen = decision.chosen
+    bags = [[channel, bag.digest, bag.nbytes] for channel, bag in chosen.bags]
+    return [decision.after, chosen.epoch, bags]
+
+
+def _read(store: Store, name: str) -> list[StoredDecision]:
+    def build(document: dict[str, Any]) -> list[StoredDecision]:
+        version = int(document["version"])
+        found = [StoredDecision(version, _decision(*each)) for each in document["decisions"]]
+        if max(each.decision.chosen.epoch for each in found) != last_decided(name):
+            raise ValueError("it is of other epochs; somebody renamed it")
+        return found
+
+    return unseal(name, fetch(store, name), "decisions", build)
+
+
+def _decision(after: int, epoch: int, bags: list[list[Any]]) -> Decision:
+    held = ((int(channel), Bag(str(digest), int(nbytes))) for channel, digest, nbytes in bags)
+    return Decision(int(after), BagSet(int(epoch), tuple(held)))

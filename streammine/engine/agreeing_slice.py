@@ -1,0 +1,250 @@
+"""A slice whose input comes from several receivers of a feed, and whose replicas agree on whose bag counts.
+
+Theory (DESIGN §5, "Agreement"): what two receivers got of one feed may differ, by loss, order and lateness.
+So for each epoch the replicas choose one bag per input, and only that one is processed; from here on nothing
+differs any more. What a receiver delivers is a replayable source's output: whichever of its generations
+sends a bag, it is the same one. So a bag is known by its channel's number, needs no digest, and is never
+passed from replica to replica: who lacks it gets it from the receiver, or from the one that replaces it.
+
+House rules
+-----------
+* What a channel gives of an epoch waits in a bag of its own; the operator gets it when it was chosen.
+* A replica names what the receiver has that was chosen last, and waits `PATIENCE_TICKS` for it where another
+  one was faster. So replicas name the same as long as nothing goes wrong, and the fastest receiver leads.
+* Every epoch that a checkpoint was named for is named, whatever is in it. So the chain of decisions has it,
+  and who is restored there goes on where the others are.
+* Where nothing was named that is not decided, the last ended epoch is named: processing, and with it credit,
+  goes on though nothing comes.
+* A decision is followed once each input has ended its epoch here: then the barriers up to it are known.
+* Time is counted in wake-ups: one that comes late makes this replica more patient, no more.
+
+Invariants (checked by the simulation)
+--------------------------------------
+* All replicas of the slice, of whatever generation, process the same bags after the same epochs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Sequence
+
+from streammine.engine.feed_bags import FeedBags, Feeds
+from streammine.engine.input_channel import InputChannel
+from streammine.engine.kept import Kept
+from streammine.engine.output_channel import OutputChannel
+from streammine.engine.slice import SliceMachine
+from streammine.engine.slice_settings import RestoredTo, SliceSettings
+from streammine.engine.stimuli import (
+    Accumulate,
+    Agreeing,
+    Directed,
+    Effect,
+    FrameArrived,
+    MakeSure,
+    Start,
+    Stimulus,
+    TellReplicas,
+    ToDisk,
+    WakeAfter,
+    Woken,
+)
+from streammine.model import agreement as words
+from streammine.model.agreement import Agreement, Decision
+from streammine.model.epochs import BEGINNING, INFINITY
+from streammine.model.frames import CHECKPOINT, FrameKind
+from streammine.model.ids import SliceId
+
+PATIENCE_TICKS = 2
+
+
+class AgreeingSlice(SliceMachine):
+    """`feeds`: the input channels by input; `agreement` is at the replica's disposal alone."""
+
+    def __init__(
+        self,
+        slice_id: SliceId,
+        generation: int,
+        feeds: Sequence[tuple[InputChannel, ...]],
+        outputs: tuple[OutputChannel, ...],
+        settings: SliceSettings,
+        agreement: Agreement,
+        tick_seconds: float,
+        restored: RestoredTo | None = None,
+    ) -> None:
+        self.agreement = agreement
+        self.feeds = tuple(Feeds(channels) for channels in feeds)
+        self.bags = FeedBags()
+        self.chain = [BEGINNING if restored is None else restored.epoch]
+        """The epochs that were decided and followed, as far back as others may ask for what came after."""
+        self._tick_seconds = tick_seconds
+        self._now_seconds = 0.0
+        self._flagged: list[int] = []
+        self._named = BEGINNING if restored is None else restored.epoch
+        self._told: set[tuple[int, int]] = set()
+        self._reports: dict[tuple[int, ...], TellReplicas] = {}
+        self._decisions: deque[Decision] = deque()
+        inputs = tuple(each for channels in feeds for each in channels)
+        super().__init__(slice_id, generation, inputs, outputs, settings, restored)
+
+    def handle(self, stimulus: Stimulus) -> list[Effect]:
+        effects = super().handle(stimulus)
+        # of a step's reports the last one says all
+        effects += self._reports.values()
+        self._reports.clear()
+        return effects
+
+    # --- stimuli --------------------------------------------------------------------------------
+
+    def _start(self, stimulus: Start) -> list[Effect]:
+        return [*super()._start(stimulus), WakeAfter(self._tick_seconds, ticks=True)]
+
+    def _woken(self, _: Woken) -> list[Effect]:
+        self._now_seconds += self._tick_seconds
+        for feeds in self.feeds:
+            feeds.tick()
+        effects: list[Effect] = [WakeAfter(self._tick_seconds, ticks=True)]
+        effects += self._agree(words.Tick(self._now_seconds))
+        return effects + self._name()
+
+    def _directed(self, stimulus: Directed) -> list[Effect]:
+        effects = super()._directed(stimulus)
+        covered = bisect_right(self.chain, stimulus.retain_after) - 1
+        if covered > 0:
+            del self.chain[:covered]
+            effects += self._agree(words.Covered(self.chain[0]))
+        return effects
+
+    def _agreeing(self, stimulus: Agreeing) -> list[Effect]:
+        return self._agree(stimulus.stimulus) + self._name()
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def _use(self, channel: InputChannel, frame: FrameArrived) -> list[Effect]:
+        header = frame.header
+        effects: list[Effect] = []
+        if header.kind is FrameKind.DATA:
+            body = frame.body
+            if self.bags.nbytes + self.waiting.nbytes > self.settings.waiting_bytes:
+                body = Kept(body, frame.nbytes)
+                effects.append(ToDisk((body,)))
+            work = Accumulate(channel.number, channel.port, header.epoch, header.round, body)
+            self.bags.add(work, frame.nbytes)
+        if not header.ends:
+            return effects
+        if header.flags & CHECKPOINT and header.epoch > self._named:
+            if header.epoch not in self._flagged:
+                insort(self._flagged, header.epoch)
+            if self._is_barrier(header.epoch):
+                insort(self.barriers, header.epoch)
+        effects += self._hold(channel)
+        effects += self._name()
+        return effects + self._follow()
+
+    def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
+        for epoch in epochs:
+            self.bags.take(channel.number, epoch)
+
+    # --- naming -----------------------------------------------------------------------------------
+
+    def _name(self) -> list[Effect]:
+        """Tell what there is of the epochs that are over."""
+        below = min(feeds.named_below(PATIENCE_TICKS) for feeds in self.feeds)
+        if below <= self._named + 1:
+            return []
+        effects: list[Effect] = []
+        epochs = {each for each in self._flagged if each < below}
+        for channel in self.inputs.values():
+            whole = min(below, channel.open_epoch)
+            epochs.update(
+                each for each in self.bags.of(channel.number) if self._named < each < whole
+            )
+        if below == INFINITY:
+            epochs.add(INFINITY)
+        elif not epochs and self._named <= self.agreement.decided:
+            epochs.add(below - 1)
+        for epoch in sorted(epochs):
+            self._named = epoch
+            for feeds in self.feeds:
+                for channel in feeds.best_first:
+                    effects += self._hold(channel)
+            effects += self._agree(words.EpochEnded(epoch))
+        self._flagged = [each for each in self._flagged if each > self._named]
+        return effects
+
+    def _hold(self, channel: InputChannel) -> list[Effect]:
+        """Tell of bags of named epochs that are complete."""
+        effects: list[Effect] = []
+        for epoch in self.bags.of(channel.number):
+            bag = channel.number, epoch
+            if epoch < channel.open_epoch and epoch <= self._named and bag not in self._told:
+                self._told.add(bag)
+                found = words.Bag(str(channel.number), self.bags.size(*bag))
+                effects += self._agree(words.BagHeld(self._input_of(channel), epoch, found))
+        return effects
+
+    def _input_of(self, channel: InputChannel) -> int:
+        return next(feeds.number for feeds in self.feeds if channel in feeds.channels)
+
+    # --- deciding ---------------------------------------------------------------------------------
+
+    def _agree(self, stimulus: words.AgreementStimulus) -> list[Effect]:
+        effects: list[Effect] = []
+        for effect in self.agreement.handle(stimulus):
+            match effect:
+                case words.Tell(receivers, words.Report() as report):
+                    self._reports[receivers] = TellReplicas(receivers, report)
+                case words.Tell(receivers, message):
+                    effects.append(TellReplicas(receivers, message))
+                case words.Process(decision):
+                    self._decisions.append(decision)
+                case words.AskWitness() | words.SealStore() | words.MakeDurable():
+                    effects.append(MakeSure(effect))
+                case words.FetchBag() | words.Outrun():
+                    # bags come from their receivers; who is outrun is listed no more, and will be withdrawn
+                    continue
+        return effects + self._follow()
+
+    def _follow(self) -> list[Effect]:
+        """Hand over what was decided."""
+        ended = min(feeds.open_epoch for feeds in self.feeds)
+        followed = False
+        while self._decisions and (self._decisions[0].chosen.epoch < ended or ended == INFINITY):
+            self._take(self._decisions.popleft())
+            followed = True
+        return self._settle() if followed else []
+
+    def _take(self, decision: Decision) -> None:
+        chosen = decision.chosen
+        epoch = chosen.epoch
+        self.chain.append(epoch)
+        if epoch == INFINITY:
+            self.frontier.advance([INFINITY])
+            return
+        for number, bag in chosen.bags:
+            feeds = next(each for each in self.feeds if each.number == number)
+            feeds.prefer(int(bag.digest))
+            feeds.waited = 0
+            for work, nbytes in self.bags.take(feeds.preferred.number, epoch):
+                self.waiting.add(work, nbytes)
+            self.frontier.touch(epoch)
+            self.last_epoch = max(self.last_epoch, epoch)
+        self._pass_over(decision.after, epoch)
+        self.frontier.advance([epoch + 1])
+
+    def _pass_over(self, before: int, epoch: int) -> None:
+        """Nothing else of epochs up to this one is wanted."""
+        self.bags.forget(epoch)
+        self._told = {each for each in self._told if each[1] > epoch}
+        for channel in self.inputs.values():
+            channel.pass_over(epoch)
+        self.barriers = [each for each in self.barriers if not before < each < epoch]
+
+
+AgreeingSlice.handlers = {
+    **SliceMachine.handlers,
+    Start: AgreeingSlice._start,
+    Woken: AgreeingSlice._woken,
+    Directed: AgreeingSlice._directed,
+    Agreeing: AgreeingSlice._agreeing,
+}

@@ -1,0 +1,156 @@
+"""Receivers of one feed that got different rows: replicas process the same ones, whatever happens.
+
+The monitor compares what every replica of a slice takes and makes, epoch by epoch. Besides, each seed's
+output is that of an undisturbed run in which the same was agreed on, see simulation.trials.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from replication import consensus
+from streammine import Topology
+from streammine.model.agreement import MakeDurable
+from streammine.simulation import keeping
+from streammine.simulation.run import run_workload
+from streammine.simulation.trials import Trials
+from streammine.simulation.workload import Workload
+from tests.simulation.seeds import PORTION, Seeds
+
+SEEDS = range(400_000, 400_080)
+ROWS = 130
+LOST = 0.15
+
+
+def received(seed: int) -> pa.Table:
+    """What one receiver got of the feed: most of it, and not quite in its order."""
+    feed, own = Random(1), Random(seed)
+    time, rows = 1000, []
+    for number in range(ROWS):
+        time += feed.choice((0, 0, 1, 1, 2, 7))
+        row = (time, feed.choice("abcde"), number)
+        if own.random() > LOST:
+            rows.append(row)
+    columns = zip(*rows, strict=True)
+    return pa.table(dict(zip(("ts", "key", "number"), map(list, columns), strict=True)))
+
+
+def counted(replicas: int, **fields: Any) -> Topology:
+    """east, west -> feed -> counts -> result"""
+    return (
+        Topology(name="either", epoch={"time": "5s", "column": "ts"}, replicas=replicas)
+        .source("east", files="east.parquet", prepare="none", slices=1, replicas=1)
+        .source("west", files="west.parquet", prepare="none", slices=1, replicas=1)
+        .operator("feed", either=["east", "west"])
+        .operator(
+            "counts",
+            input="feed",
+            key="key",
+            aggregate={"count": "count()", "sum": "sum(number)"},
+            **fields,
+        )
+        .sink("result", input="counts", format="console")
+    )
+
+
+INPUTS = {"east": received(1), "west": received(2)}
+TWO = Seeds(Workload(counted(2), INPUTS))
+THREE = Seeds(Workload(counted(3, slices=1), INPUTS))
+ONE = Seeds(Workload(counted(1, slices=1), INPUTS))
+WINDOWS = Seeds(Workload(counted(2, slices=1, window="20s"), INPUTS))
+
+
+@pytest.mark.parametrize("first", range(0, 40, PORTION))
+def test_two_replicas(first: int) -> None:
+    TWO.run("all", SEEDS[first : first + PORTION])
+
+
+def test_three_replicas() -> None:
+    THREE.run("all", SEEDS[40 : 40 + PORTION])
+
+
+def test_a_replica_alone() -> None:
+    ONE.run("all", SEEDS[50 : 50 + PORTION])
+
+
+def test_windows_of_several_epochs() -> None:
+    WINDOWS.run("all", SEEDS[60 : 60 + PORTION])
+
+
+def test_runs_are_hit_often_and_both_receivers_are_chosen() -> None:
+    done = TWO.run("all", SEEDS[:PORTION])
+    assert sum(sum(trial.faults.values()) for trial in done) >= 3 * PORTION
+    assert sum(trial.checkpoints for trial in done) >= PORTION
+    chosen = {
+        channel
+        for seed in range(4)
+        for epochs in run_workload(TWO.workload, seed=seed).choices.values()
+        for each in epochs.values()
+        for channel in each.values()
+    }
+    assert len(chosen) == 4, "of two receivers in two slices"
+
+
+def test_each_epoch_is_what_one_of_the_receivers_got() -> None:
+    result = run_workload(THREE.workload, seed=5)
+    got = {
+        (row["epoch"], row["key"]): (row["count"], row["sum"])
+        for row in result.table("result").to_pylist()
+    }
+    ways = [counts(INPUTS[name]) for name in ("east", "west")]
+    epochs = {epoch for epoch, _ in got}
+    assert epochs
+    for epoch in epochs:
+        rows = {key: each for key, each in got.items() if key[0] == epoch}
+        assert rows in [{key: each for key, each in way.items() if key[0] == epoch} for way in ways]
+
+
+def counts(table: pa.Table) -> dict[tuple[int, str], tuple[int, int]]:
+    found: dict[tuple[int, str], tuple[int, int]] = {}
+    for row in table.to_pylist():
+        key = row["ts"] // 5, row["key"]
+        count, total = found.get(key, (0, 0))
+        found[key] = count + 1, total + row["number"]
+    return found
+
+
+# --- broken on purpose ------------------------------------------------------------------------
+
+
+def problem(seeds: Seeds, most: int = 30) -> str | None:
+    """What the first failing seed fails with."""
+    trials = Trials(seeds.workload, seeds.trials("all").kinds)
+    found = (trials.run(seed).problem for seed in range(410_000, 410_000 + most))
+    return next((each for each in found if each is not None), None)
+
+
+def test_a_choice_without_a_majority_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replication.ballots.unanimous", lambda replicas: 1)
+    assert problem(TWO)
+
+
+def test_a_decision_that_is_not_durable_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    settled = keeping.settled
+
+    def forgotten(store: Any, wishes: Any) -> Any:
+        if isinstance(wishes[0].wish, MakeDurable):
+            names = set(store.list("decisions/"))
+            done = settled(store, wishes)
+            for name in set(store.list("decisions/")) - names:
+                store.delete(name)
+            return done
+        return settled(store, wishes)
+
+    monkeypatch.setattr(keeping, "settled", forgotten)
+    assert problem(ONE)
+
+
+def test_what_is_in_the_store_and_is_not_asked_for_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consensus, "inherited", lambda answers, stored, decided: {})
+    assert problem(ONE)

@@ -1,0 +1,80 @@
+"""`either`: what a topology may say of several receivers of one feed, and what comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streammine.cli.explain_command import explanation
+from streammine.model.document import parse_topology
+from streammine.model.errors import TopologyError
+from streammine.runtime.submission import compile_topology
+
+RIGHT = """\
+name: plugs
+epoch: {time: 1s, column: ts}
+sources:
+  east: {files: east.parquet, prepare: none, slices: 2}
+  west: {files: west.parquet, prepare: none, slices: 2}
+operators:
+  feed: {either: [east, west]}
+  high: {input: feed, filter: "value > 3"}
+  means: {input: high, key: plug, aggregate: {mean: mean(value)}, replicas: 2}
+sinks:
+  result: {input: means, format: parquet, path: out}
+"""
+
+
+def mistaken(old: str, new: str) -> str:
+    assert old in RIGHT
+    with pytest.raises(TopologyError) as caught:
+        parse_topology(RIGHT.replace(old, new), "t.yaml")
+    return str(caught.value)
+
+
+def test_the_right_topology_is_right() -> None:
+    assert parse_topology(RIGHT, "t.yaml").warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "right"),
+    [
+        ("[east, west]", "[east]", "7:18", "two sources at least"),
+        ("[east, west]", "[east, east]", "7:18", "twice"),
+        ("[east, west]", "[east, high]", "7:25", "is done behind it"),
+        ("[east, west]", "[east, wset]", "7:25", "did you mean 'west'"),
+        ("either: [east, west]", "either: [east, west], input: east", "7:32", "either: [NAME"),
+        ("either: [east, west]", "either: [east, west], replicas: 2", "7:32", "who reads from it"),
+        ("west.parquet, prepare: none, slices: 2", "west.parquet, slices: 3", "7:18", "west has 3"),
+        ("{time: 1s, column: ts}", "{count: 100}", "7:18", "epoch: {time: 1s"),
+        ("name: plugs", "name: plugs\nsnapshot: none", "8:18", "snapshot: {every: 1s}"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(old: str, new: str, where: str, right: str) -> None:
+    message = mistaken(old, new)
+    assert f"t.yaml:{where}" in message
+    assert right in message
+
+
+def write(folder: Path, name: str, **columns: list[int]) -> None:
+    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+
+
+def test_receivers_give_the_same_columns(tmp_path: Path) -> None:
+    write(tmp_path, "east", ts=[1], plug=[1], value=[5])
+    write(tmp_path, "west", ts=[1], plug=[1], power=[5])
+    with pytest.raises(TopologyError, match="'west' has ts: int64, plug: int64, power: int64"):
+        compile_topology(parse_topology(RIGHT, "t.yaml"), tmp_path)
+
+
+def test_explain_says_who_agrees_on_what(tmp_path: Path) -> None:
+    for name in ("east", "west"):
+        write(tmp_path, name, ts=[1], plug=[1], value=[5])
+    topology = parse_topology(RIGHT, "t.yaml")
+    compiled, sources = compile_topology(topology, tmp_path)
+    text = "\n".join(explanation(topology, compiled, sources))
+    assert "replicas agree on whose rows count in each epoch, those of east or west" in text
+    assert "one of those who receive the feed" in text
