@@ -24,8 +24,9 @@ comes during the outage and while it catches up. The *rate* is how fast the slic
 backlog has to be fetched first, not more than that goes. Who is not faster than the input never catches up.
 Where the input waits for the slice, nothing comes meanwhile: catching up takes backlog / rate.
 
-Under gap recovery nobody makes up for what came before: there is no backlog, and what came during the outage
-is lost, too. What a replica that processes all the time has in its own queue is not lost.
+Under gap recovery the first three make up for nothing that came until the loss was known: what is left out is
+settled then. There is no backlog but what comes from then on, until the replica processes again, and that
+upstream keeps. What a replica has in its own queue is not lost, so the others recover as ever.
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ def recovery_estimate(
         return RecoveryEstimate(detect_seconds, switch_seconds, catch_up_seconds=left_seconds)
     deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds
     load_seconds = 0.0 if scheme.holds_state else outlook.load_bytes / times.load_bytes_per_second
-    outage_seconds = detect_seconds + switch_seconds + deploy_seconds + load_seconds
-    catch_up_seconds = 0.0
-    if semantics == "precise":
-        fetch_rate = math.inf if scheme.queues else times.fetch_bytes_per_second
-        rate = min(outlook.processing_bytes_per_second, fetch_rate)
+    known_seconds = switch_seconds + deploy_seconds + load_seconds
+    outage_seconds = detect_seconds + known_seconds
+    fetch_rate = math.inf if scheme.queues else times.fetch_bytes_per_second
+    rate = min(outlook.processing_bytes_per_second, fetch_rate)
+    if semantics == "gap" and not scheme.queues:
+        catch_up_seconds = _catch_up_seconds(outlook, 0.0, rate, known_seconds)
+    else:
         catch_up_seconds = _catch_up_seconds(outlook, outlook.replay_bytes, rate, outage_seconds)
     return RecoveryEstimate(
         detect_seconds, switch_seconds, deploy_seconds, load_seconds, catch_up_seconds

@@ -99,7 +99,7 @@ class SliceController:
                 # when it was chosen is not known: it may have been just now
                 self._changed_at = now_seconds
         self._history.observe(now_seconds, observation)
-        self._assessment = self._assess(history)
+        self._assessment = self._assess(history, observation.may_lose)
         if observation.fixed:
             self._enter(_Event.CHANGED)
             self.scheme, self._changed_at = observation.scheme, now_seconds
@@ -117,12 +117,13 @@ class SliceController:
         self._changed_at = now_seconds
         return Decision(self._slice, previous, chosen, now_seconds, self._reason, self._assessment)
 
-    def _assess(self, history: RecoveryHistory) -> Assessment:
+    def _assess(self, history: RecoveryHistory, may_lose: bool) -> Assessment:
         missing = (*history.missing, *self._history.missing)
         if missing:
             return Assessment(missing)
         outlook, times = self._history.outlook, history.times
-        estimates = recovery_estimates(outlook, times, self._goal.semantics)
+        semantics = self._goal.semantics if may_lose else "precise"
+        estimates = recovery_estimates(outlook, times, semantics)
         uses = {scheme: resource_use(scheme, outlook, times) for scheme in Scheme}
         costs = {scheme: weighted_cost(use, self._goal.weights) for scheme, use in uses.items()}
         return Assessment((), outlook, estimates, uses, costs)

@@ -26,6 +26,7 @@ from replication.documents import fetch, seal, unseal
 from replication.naming import SnapshotName, snapshot_of
 from streammine.model.contracts import Carried, FrozenSlice, Position, Store
 from streammine.model.documents import checksum
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
 from streammine.model.snapshots import ALIGNMENT_BYTES, PART_BYTES, SnapshotRecord
@@ -55,7 +56,7 @@ class Header:
     """What a snapshot says of itself. `previous` is (name, checksum) of the header that it builds on.
 
     `chain` counts the snapshots that are read to restore it, this one included. `carried` is that of a
-    loop's head.
+    loop's head, `lost_until` as in `FrozenSlice`.
     """
 
     name: SnapshotName
@@ -68,6 +69,7 @@ class Header:
     previous: tuple[str, str] | None
     parts: tuple[Part, ...]
     carried: CarriedParts | None = None
+    lost_until: int = BEGINNING
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class LoadedSnapshot:
     position: Position | None
     layers: tuple[Layer, ...]
     carried: Callable[[], Carried | None]
+    lost_until: int = BEGINNING
 
     @property
     def nbytes(self) -> int:
@@ -139,6 +142,7 @@ def write_snapshot(
         None if base is None else (base.name, base.checksum),
         parts,
         carried,
+        frozen.lost_until,
     )
     data = _encode(header)
     store.put(name.header, data)
@@ -179,6 +183,7 @@ def load_snapshot(store: Store, record: SnapshotRecord, slice_id: SliceId) -> Lo
             for one in headers
         ),
         lambda: _carried(store, top.carried),
+        top.lost_until,
     )
 
 
@@ -341,6 +346,7 @@ def _encode(header: Header) -> bytes:
             "previous": previous and {"name": previous[0], "checksum": previous[1]},
             "parts": [_part_document(part) for part in header.parts],
             **_carried_document(header.carried),
+            **({} if header.lost_until == BEGINNING else {"lost_until": header.lost_until}),
         },
     )
 
@@ -383,6 +389,7 @@ def _header(document: dict[str, Any]) -> Header:
         None if previous is None else (str(previous["name"]), str(previous["checksum"])),
         tuple(_part(name, one) for one in document["parts"]),
         _carried_parts(name, document.get("carried")),
+        int(document.get("lost_until", BEGINNING)),
     )
 
 

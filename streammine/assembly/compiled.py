@@ -19,6 +19,7 @@ from streammine.assembly.environment import (
     restored_to,
     taken_from,
 )
+from streammine.assembly.losing import check_may_lose, wants_gap, window_epochs
 from streammine.assembly.sending import outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
@@ -37,6 +38,7 @@ from streammine.model.agreement import AgreementSettings
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
+    Forgets,
     Position,
     SequentialOperator,
     StatefulOperator,
@@ -102,6 +104,8 @@ class CompiledJob:
         if graph is None:
             with topology.places.of():
                 graph = plan(self._logical_nodes())
+                if wants_gap(topology.recovery_goal):
+                    check_may_lose(graph)
         self.graph = graph
 
     def _probe(self, schemas: Mapping[str, pa.Schema]) -> dict[str, Stream]:
@@ -190,6 +194,7 @@ class CompiledJob:
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
             max_rounds=getattr(settings, "max_rounds", None),
+            window_epochs=operator.window_epochs if isinstance(operator, Forgets) else None,
             **self._redundancy(settings),
         )
 
@@ -272,7 +277,9 @@ class CompiledJob:
         snapshot = loaded_snapshot(replica.slice, replica.restore, environment)
         restored = restored_to(replica.restore, snapshot)
         begin = BEGINNING if restored is None else restored.epoch
-        done = INFINITY if restored is not None and restored.finished else begin
+        done = begin
+        if restored is not None:
+            done = INFINITY if restored.finished else max(begin, restored.left_out_until)
         checkpointed = environment.snapshot_mode != "none"
         kinds = self._kinds(slice_id)
         machine = self._machine(
@@ -306,6 +313,7 @@ class CompiledJob:
                 environment.snapshot_mode,
                 environment.waiting_bytes,
                 environment.retained_bytes,
+                window_epochs(vertex, self.commit_every(vertex.name)),
             ),
             kinds,
             restored,
@@ -467,7 +475,7 @@ class CompiledJob:
             format=target.format,
             columns=self.sink_schema(vertex.name),
             run=target.run,
-            every=self._commit_every(vertex.name),
+            every=self.commit_every(vertex.name),
         )
         store = environment.open_store(target.location)
         return SinkOperator(settings, store, replica.slice.index, replica.generation)
@@ -486,7 +494,7 @@ class CompiledJob:
             volatile=tuple(settings.volatile) if settings is not None else (),
         )
         store = environment.open_store(target.location)
-        every = self._commit_every(sink)
+        every = self.commit_every(sink)
         return CommitOperator(
             description, store, target.run, replica.generation, every, replica.beside
         )
@@ -497,7 +505,8 @@ class CompiledJob:
             return DEAD_SCHEMA
         return self.streams[self.topology.sinks[sink].input].schema
 
-    def _commit_every(self, sink: str) -> int:
+    def commit_every(self, sink: str) -> int:
+        """How many epochs are committed together."""
         settings = self.topology.sinks.get(sink)
         return DEAD_LETTERS_COMMIT_EVERY if settings is None else settings.commit.every
 

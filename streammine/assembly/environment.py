@@ -182,4 +182,11 @@ def restored_to(restore: Restore | None, snapshot: LoadedSnapshot | None) -> Res
         return None
     if snapshot is None:
         return RestoredTo(restore.epoch, restore.last_epoch, finished=restore.finished)
-    return RestoredTo(snapshot.epoch, snapshot.last_epoch, snapshot.due, carried=snapshot.carried())
+    return RestoredTo(
+        snapshot.epoch,
+        snapshot.last_epoch,
+        snapshot.due,
+        carried=snapshot.carried(),
+        left_out_until=restore.left_out_until,
+        lost_until=snapshot.lost_until,
+    )

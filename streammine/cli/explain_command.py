@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from streammine.assembly import CompiledJob
+from streammine.assembly import CompiledJob, reason_to_keep, wants_gap
 from streammine.cli.options import topology_argument
 from streammine.cli.topologies import read_topology
 from streammine.model.job import Edge, ResolvedSource, Vertex
@@ -69,11 +69,22 @@ def _vertex_lines(
         yield from _source_lines(vertex.name, topology, compiled, resolved[vertex.name])
     else:
         yield f"  discipline {vertex.discipline}: {vertex.reason}"
+    if vertex.kind == "stateful" and wants_gap(topology.recovery_goal):
+        yield f"  {_losing_line(vertex, compiled)}"
     if vertex.name in compiled.streams and vertex.kind == "stateful":
         yield f"  output: {_columns(compiled.streams[vertex.name].schema)}"
     for edge in compiled.graph.edges:
         if edge.source == vertex.name:
             yield f"  → {_edge_line(edge, compiled)}"
+
+
+def _losing_line(vertex: Vertex, compiled: CompiledJob) -> str:
+    graph = compiled.graph
+    if not graph.may_lose(vertex.name):
+        return f"loses nothing in a recovery: {reason_to_keep(graph, vertex.name)}"
+    epochs = vertex.window_epochs
+    window = "" if epochs == 1 else f", with the windows of {epochs} epochs that they lie in"
+    return f"may lose epochs in a recovery, which are reported{window}"
 
 
 def _loop_lines(loop: OperatorLoop) -> Iterator[str]:

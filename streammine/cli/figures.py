@@ -44,7 +44,9 @@ class SliceFigures:
 
 @dataclass(frozen=True)
 class JobFigures:
-    """One look at a running job."""
+    """One look at a running job. `epochs_lost`: committed ones of which the sink that has most may lack
+    rows.
+    """
 
     rows_read: int
     rows_per_second: float
@@ -53,6 +55,7 @@ class JobFigures:
     operators: tuple[OperatorFigures, ...] = ()
     nodes: tuple[NodeFigures, ...] = ()
     slices: dict[str, SliceFigures] = field(default_factory=dict)
+    epochs_lost: int = 0
 
     @property
     def shown(self) -> list[OperatorFigures]:
@@ -66,9 +69,8 @@ class JobFigures:
 
     def line(self) -> str:
         share = "" if self.progress is None else f", {self.progress:.0%} of the input"
-        return (
-            f"epoch {self.epoch}, {self.rows_read:,} events, {self.rows_per_second:,.0f}/s{share}"
-        )
+        lost = f", {self.epochs_lost:,} epochs lost" if self.epochs_lost else ""
+        return f"epoch {self.epoch}, {self.rows_read:,} events, {self.rows_per_second:,.0f}/s{share}{lost}"
 
 
 def figures(spec: JobSpec, status: dict[str, Any], before: JobFigures | None) -> JobFigures:
@@ -104,7 +106,15 @@ def figures(spec: JobSpec, status: dict[str, Any], before: JobFigures | None) ->
         operators=tuple(operators),
         nodes=node_figures(status, before.nodes if before is not None else ()),
         slices=slices,
+        epochs_lost=max(map(_epochs_lost, reports.items()), default=0),
     )
+
+
+def _epochs_lost(report: tuple[str, dict[str, Any]]) -> int:
+    """What a slice tells that commits; dead letters are another matter than output."""
+    name, told = report
+    dead = name.startswith(DEAD_LETTERS + COMMITTER_SUFFIX)
+    return 0 if dead else int(told["counters"].get("epochs_lost", 0))
 
 
 def _slice(rows: float, clock: float, before: SliceFigures | None) -> SliceFigures:

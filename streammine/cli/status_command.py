@@ -134,6 +134,7 @@ def _tree(
                 "name": job.name,
                 "state": job.state,
                 "reason": job.outcome.reason if job.outcome is not None else None,
+                "epochs_lost": shown[job.number].epochs_lost if job.number in shown else 0,
                 "operators": [asdict(each) for each in shown[job.number].operators]
                 if job.number in shown
                 else [],

@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from streammine.cli.tables import text_table
+from streammine.model.epoch_ranges import EpochRanges
 from streammine.runtime.output import CommittedOutput
 from streammine.runtime.results import Summary
 from streammine.runtime.stores import open_store
@@ -35,6 +36,13 @@ def print_summary(summary: Summary, submission: Submission, as_json: bool) -> No
         f"{summary.wall_seconds:.1f} s in all\n"
         f"digest {summary.output_digest}"
     )
+    for name, ranges in summary.lost.items():
+        click.echo(lost_line(name, EpochRanges(ranges)))
+
+
+def lost_line(sink: str, lost: EpochRanges) -> str:
+    count = "1 epoch may" if lost.count == 1 else f"{lost.count:,} epochs may"
+    return f"{sink}: {count} lack rows, which gap recovery has lost: {lost}"
 
 
 def _file_sinks(submission: Submission) -> list[tuple[str, str]]:

@@ -31,7 +31,7 @@ from enum import Enum
 from streammine.engine.stimuli import FrameArrived
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.frames import RESUMES, FrameHeader
+from streammine.model.frames import LOST, RESUMES, FrameHeader
 
 PATIENCE = 2
 LONGEST_PATIENCE = 4
@@ -78,7 +78,8 @@ class InputChannel:
     """The receiving end of channel `number`, in the replica of generation `generation`.
 
     `senders`: generations whose feeds stand from the start, without a subscription. `restored_after`: the
-    epoch that this replica was restored to.
+    epoch that this replica was restored to. `lost`: ranges of epochs that came as lost; who uses the frames
+    takes them from here.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class InputChannel:
         self.last_epoch = BEGINNING
         self.feeds = {sender: Feed(sender, confirmed=True) for sender in senders}
         self.leader: int | None = min(senders, default=None)
+        self.lost: list[tuple[int, int]] = []
         self._streamed: set[int] = set()
 
     def receive(self, frame: FrameArrived) -> Verdict:
@@ -135,6 +137,8 @@ class InputChannel:
         if not header.ends:
             self._streamed.add(header.epoch)
             return
+        if header.flags & LOST:
+            self.lost.append((self.open_epoch, header.epoch))
         self.open_epoch = after(header.epoch)
         if header.epoch == INFINITY:
             self.last_epoch = header.watermark

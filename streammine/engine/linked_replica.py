@@ -9,9 +9,10 @@ House rules
 from __future__ import annotations
 
 from streammine.engine.input_channel import InputChannel
+from streammine.engine.losses import Losses
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.releasing import Releasing
-from streammine.engine.slice_settings import SliceSettings
+from streammine.engine.slice_settings import RestoredTo, SliceSettings
 from streammine.engine.stimuli import (
     Announce,
     Announced,
@@ -27,7 +28,8 @@ from streammine.engine.stimuli import (
     Subscribed,
 )
 from streammine.engine.waiting import WaitingWork
-from streammine.model.epochs import BEGINNING
+from streammine.model.epoch_ranges import EpochRange
+from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 
 
@@ -48,6 +50,7 @@ class LinkedReplica:
         self.outputs = {channel.number: channel for channel in outputs}
         self.settings = settings
         self.processed_below = BEGINNING
+        self.losses = Losses(settings.window_epochs)
         self.waiting = WaitingWork()
         self._beats = 0
         self._releasing = Releasing(self.outputs, settings.retained_bytes)
@@ -90,6 +93,41 @@ class LinkedReplica:
     def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
         for epoch in epochs:
             self.waiting.discard(channel.number, epoch)
+
+    def _close_outputs(self, epoch: int, checkpoint: bool = False) -> None:
+        """End every epoch up to this one on all output channels; a barrier, if it is one, stands at the
+        end.
+        """
+        runs = self.losses.up_to(epoch) if self.losses else ((epoch, False),)
+        for last, lost in runs:
+            watermark = self.settings.epoch.watermark(last)
+            for channel in self.outputs.values():
+                channel.close(last, watermark, checkpoint and last == epoch, lost)
+
+    def _end_for_good(self, last_epoch: int) -> None:
+        """Nothing comes after `last_epoch`, the last with output."""
+        if self.losses:
+            self._close_outputs(last_epoch)
+        for channel in self.outputs.values():
+            channel.close(INFINITY, last_epoch)
+
+    def _begin_behind(self, restored: RestoredTo) -> None:
+        """What was left out on the way to where the replica begins, and what its state lacks, is lost."""
+        self.losses.missed(restored.epoch + 1, restored.left_out_until)
+        self.losses.lost(restored.epoch + 1, restored.lost_until)
+
+    def _note_lost(self, channel: InputChannel) -> bool:
+        """Whether epochs came as lost on a channel."""
+        if not channel.lost:
+            return False
+        for first, last in channel.lost:
+            self.losses.missed(first, last)
+        channel.lost.clear()
+        return True
+
+    def _lost_since(self, first: int, last: int) -> tuple[EpochRange, ...]:
+        """What a committer, whom nobody takes epoch ends from, is told of the epochs from first to last."""
+        return () if self.outputs else self.losses.epochs.between(first, last)
 
     def _ask(self, channel: InputChannel, sender: int, missing: int | None) -> list[Effect]:
         if missing is None:

@@ -295,7 +295,7 @@ class ManagedJob:
 
         Nobody who takes from them may lack anything up to that epoch, and who sends to them must hold all
         that comes after it; replicas of other origins keep only that. Who agrees with others on what comes
-        next begins where they have been.
+        next begins where they have been, and nobody before what his slice has left out.
         """
         if not self.known:
             return None
@@ -315,6 +315,10 @@ class ManagedJob:
         if origin is not None and origin.record is not None and origin.record.name in self.damaged:
             return False
         placements = self.plan.placements
+        if any(
+            each.restore and each.restore.left_out_until > epoch for each in placements[slice_id]
+        ):
+            return False
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
         if slice_id.vertex in self.graph.agreeing:

@@ -39,7 +39,7 @@ from dataclasses import dataclass, field, replace
 from streammine.engine.kept import Kept
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
-from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, RESUMES, FrameHeader, FrameKind
+from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, LOST, RESUMES, FrameHeader, FrameKind
 
 REPLAYED_FRAMES = 64
 
@@ -213,12 +213,14 @@ class OutputChannel:
         assert epoch > self.ended, f"channel {self.number}: data of epoch {epoch} after its end"
         self._append(Entry(epoch, rows, FrameKind.DATA, body, nbytes, 0, 0, round_))
 
-    def close(self, epoch: int, watermark: int, checkpoint: bool = False) -> None:
+    def close(
+        self, epoch: int, watermark: int, checkpoint: bool = False, lost: bool = False
+    ) -> None:
         """Append the end of all epochs up to `epoch`; a no-op when they are ended already."""
         if epoch <= self.ended:
             return
         self.ended = epoch
-        flags = CHECKPOINT if checkpoint else 0
+        flags = (CHECKPOINT if checkpoint else 0) | (LOST if lost else 0)
         last = self._log[-1] if self.end > self._furthest else None
         if last is not None and last.epoch == epoch and last.kind is FrameKind.DATA:
             last.flags |= ENDS_EPOCH | flags

@@ -48,7 +48,7 @@ class LogicalNode:
     (sources, user code that sends bad events to the dead letters). `every_key`: the
     end of an epoch concerns all keys. `ends_input`: it has something to say when the input is over. `inputs`
     may name a node that is declared later, which makes a loop; `max_rounds` stands at a loop's head alone,
-    None takes the default.
+    None takes the default. `window_epochs` as in `Vertex`.
     """
 
     name: str
@@ -69,6 +69,7 @@ class LogicalNode:
     replicas: int = 1
     scheme: Scheme = Scheme.PASSIVE_REPLICATION
     replicable: bool = True
+    window_epochs: int | None = None
 
 
 DEFAULT_SLICES = 2
@@ -293,12 +294,21 @@ def _vertex(
             reason += f"; replicas agree on whose rows count in each epoch, those of {receivers}"
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
-        return Vertex(node.name, "sink", slices, discipline, reason, node.replicas, node.scheme)
-    if node.every_key:
+    elif node.every_key:
         reason += "; one slice, since the end of an epoch concerns every key (every_key)"
-        return Vertex(node.name, "stateful", 1, discipline, reason, node.replicas, node.scheme)
-    slices = (node.slices or DEFAULT_SLICES) if node.keyed else 1
-    return Vertex(node.name, "stateful", slices, discipline, reason, node.replicas, node.scheme)
+        slices = 1
+    else:
+        slices = (node.slices or DEFAULT_SLICES) if node.keyed else 1
+    return Vertex(
+        node.name,
+        "sink" if node.kind == "sink" else "stateful",
+        slices,
+        discipline,
+        reason,
+        node.replicas,
+        node.scheme,
+        window_epochs=node.window_epochs,
+    )
 
 
 def _discipline(node: LogicalNode) -> tuple[Discipline, str]:

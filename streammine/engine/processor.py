@@ -9,6 +9,7 @@ epochs, when committed state is all there is to keep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Protocol
 
@@ -34,6 +35,7 @@ from streammine.engine.stimuli import (
 from streammine.model.contracts import (
     Accumulator,
     Carried,
+    Commits,
     Counters,
     Discipline,
     EpochClose,
@@ -115,6 +117,7 @@ class OperatorProcessor:
         self._holding = operator if isinstance(operator, HoldsWindows) else None
         self._setting_aside = operator if isinstance(operator, SetsAside) else None
         self._keeping = operator if isinstance(operator, KeepsState) else None
+        self._committing = operator if isinstance(operator, Commits) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
         # where any order is as good as another, accumulators merged by channel are the bags in that order
@@ -139,9 +142,12 @@ class OperatorProcessor:
             match item:
                 case Accumulate():
                     self._accumulate(item)
-                case CloseEpoch(epoch, watermark):
-                    with Blame(self.slice_id, self._epoch_of(epoch)):
-                        self._close_epoch(epoch, self._close_at(epoch, watermark), outputs)
+                case CloseEpoch(epoch, watermark, lost):
+                    close = self._close_at(epoch, watermark)
+                    with Blame(self.slice_id, close.epoch):
+                        self._close_epoch(
+                            epoch, replace(close, lost=lost) if lost else close, outputs
+                        )
                     closed.append(epoch)
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
@@ -161,6 +167,8 @@ class OperatorProcessor:
         self.counters.state_bytes = self.operator.state_nbytes
         self.counters.waiting_bytes = self.memory.used
         self.counters.spilled_bytes = self.memory.spilled
+        if self._committing is not None:
+            self.counters.extra["epochs_lost"] = self._committing.epochs_lost
         due = self._due() if closed else None
         return WorkResult(
             tuple(outputs),
@@ -196,12 +204,20 @@ class OperatorProcessor:
 
     def _freeze(self, item: Freeze) -> FrozenSlice:
         if self._keeping is None:
-            return FrozenSlice(item.epoch, item.last_epoch, item.due, carried=_carried(item))
+            return FrozenSlice(
+                item.epoch,
+                item.last_epoch,
+                item.due,
+                carried=_carried(item),
+                lost_until=item.lost_until,
+            )
         with Blame(self.slice_id, item.epoch):
             state = self._keeping.freeze(item.full)
         version = self._keeping.state_version
         carried = _carried(item)
-        return FrozenSlice(item.epoch, item.last_epoch, item.due, None, version, state, carried)
+        return FrozenSlice(
+            item.epoch, item.last_epoch, item.due, None, version, state, carried, item.lost_until
+        )
 
     # --- times: a loop's members have others ----------------------------------------------------
 

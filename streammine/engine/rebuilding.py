@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from streammine.engine.ladder import promoted
+from streammine.engine.leaving_out import left_out
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.placement import Node, node_of, place_again
 from streammine.model.epochs import BEGINNING
@@ -115,7 +116,8 @@ def _restores(
         for slice_id in job.graph.slices
     }
     line = job.line(job.graph, standings)
-    return {slice_id: usable[slice_id].get(epoch) for slice_id, epoch in sorted(line.items())}
+    restores = {slice_id: usable[slice_id].get(epoch) for slice_id, epoch in sorted(line.items())}
+    return left_out(job, kept, restores)
 
 
 def _loses_anew(job: ManagedJob, live: set[Node]) -> bool:

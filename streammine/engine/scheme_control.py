@@ -147,6 +147,7 @@ class SchemeControl:
             busy_share=rates.busy_share,
             queued_bytes=report.counters.get("bytes_waiting", 0.0),
             input_waits=slice_id.vertex in self._waiting,
+            may_lose=self._graph.may_lose(slice_id.vertex),
         )
 
     def _meter(self, slice_id: SliceId, generation: int) -> SliceMeter:

@@ -41,7 +41,6 @@ from typing import ClassVar
 from streammine.engine.frontier import Frontier
 from streammine.engine.input_channel import InputChannel, Verdict
 from streammine.engine.kept import Kept
-from streammine.engine.linked_replica import LinkedReplica
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.slice_settings import (
     BYTES_WORTH_A_RUN,
@@ -52,6 +51,7 @@ from streammine.engine.slice_settings import (
     SliceSettings,
 )
 from streammine.engine.snapshot_chain import SnapshotChain
+from streammine.engine.standing_replica import StandingReplica
 from streammine.engine.stimuli import (
     OF_ONE_LINK,
     Accumulate,
@@ -77,7 +77,6 @@ from streammine.engine.stimuli import (
     StateOffered,
     Stimulus,
     Subscribed,
-    TakeState,
     ToDisk,
     WakeAfter,
     Woken,
@@ -95,7 +94,7 @@ from streammine.model.schemes import Scheme
 Handlers = Mapping[type, Callable[..., list[Effect]]]
 
 
-class SliceMachine(LinkedReplica):
+class SliceMachine(StandingReplica):
     """Protocol of one slice's replica. `handle` is the only mutator."""
 
     handlers: ClassVar[Handlers]
@@ -144,6 +143,9 @@ class SliceMachine(LinkedReplica):
         self.frozen = restored.epoch
         self.processed_below = restored.epoch + 1
         self.frontier.begin(restored.epoch + 1, restored.due)
+        self._begin_behind(restored)
+        if restored.left_out_until > restored.epoch:
+            self.frontier.advance(each.open_epoch for each in self.inputs.values())
 
     @property
     def is_source(self) -> bool:
@@ -188,42 +190,13 @@ class SliceMachine(LinkedReplica):
         assert self.phase is not Phase.RUNNING, f"{self.slice_id} started twice\n{self.story()}"
         if self.phase is Phase.DEPLOYED:
             self.phase = Phase.RUNNING
-        return self._subscriptions()
+        # what it leaves out is over at once
+        settled = self._settle() if self.losses and self.rung.processes else []
+        return self._subscriptions() + settled
 
     def _woken(self, _: Woken) -> list[Effect]:
         self.sleeping = False
         return []
-
-    def _led(self, stimulus: Led) -> list[Effect]:
-        self.leads, self.spare = stimulus.by_this, stimulus.spare
-        return []
-
-    def _stand(self, stimulus: Stand) -> list[Effect]:
-        self.wanted_rung = stimulus.rung
-        if self.taking == BEGINNING:
-            self._climb()
-        return []
-
-    def _climb(self) -> None:
-        """Not while state is taken in: what is made, and may be heard, comes after it."""
-        before, self.rung = self.rung, self.wanted_rung
-        for channel in self.outputs.values():
-            if before.publishes and not self.rung.publishes:
-                channel.hush()
-            elif self.rung.publishes and not before.publishes:
-                channel.speak()
-
-    def _state_offered(self, stimulus: StateOffered) -> list[Effect]:
-        epoch = stimulus.restore.epoch
-        stands_by = self.phase is Phase.RUNNING and not self.rung.processes and not self.busy
-        if not stands_by or epoch < self.processed_below or stimulus.restore.record is None:
-            return []
-        receiving = self.frontier.complete_below <= epoch
-        if receiving or any(channel.lacked(epoch) for channel in self.outputs.values()):
-            return []
-        self.busy = True
-        self.taking = epoch
-        return [Run((TakeState(stimulus.restore),)), Progressed()]
 
     def _directed(self, stimulus: Directed) -> list[Effect]:
         self.directed = stimulus
@@ -238,6 +211,7 @@ class SliceMachine(LinkedReplica):
         return [Progressed()]
 
     def _prune(self, retain_after: int) -> None:
+        self.losses.epochs.drop(min(retain_after, self.processed_below - 1))
         for channel in self.outputs.values():
             channel.prune(retain_after)
 
@@ -283,6 +257,9 @@ class SliceMachine(LinkedReplica):
             return effects
         if header.flags & CHECKPOINT and self._is_barrier(header.epoch):
             insort(self.barriers, header.epoch)
+        if self._note_lost(channel) and not self.outputs:
+            # a committer is told, be there rows or not
+            self.frontier.touch(header.epoch)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         received = self.received_below
         self.frontier.advance(each.open_epoch for each in self.inputs.values())
@@ -330,19 +307,6 @@ class SliceMachine(LinkedReplica):
         self._close_outputs(barrier, checkpoint=True)
         return self._settle()
 
-    def _taken(self, taken: RestoredTo) -> list[Effect]:
-        """The state of a complete checkpoint is held: what led up to it is not needed any more."""
-        self.taking = BEGINNING
-        self.frozen = taken.epoch
-        self.last_epoch = max(self.last_epoch, taken.last_epoch)
-        self.barriers = [each for each in self.barriers if each > taken.epoch]
-        self.waiting.forget(taken.epoch)
-        self.frontier.skip(taken.epoch, taken.due)
-        for channel in self.outputs.values():
-            channel.restart(taken.epoch)
-        self._climb()
-        return [*self._settle(), Progressed()]
-
     def _finished(self) -> list[Effect]:
         self.phase = Phase.FINISHED
         self._end(INFINITY)
@@ -385,8 +349,7 @@ class SliceMachine(LinkedReplica):
         if open_epoch == BEGINNING:
             return
         if self.phase is Phase.FINISHED:
-            for channel in self.outputs.values():
-                channel.close(INFINITY, self.last_epoch)
+            self._end_for_good(self.last_epoch)
             return
         if INFINITY in (open_epoch, self.frontier.complete_below):
             # what the operator, or one behind it, flushes comes one epoch after the last with output
@@ -399,10 +362,6 @@ class SliceMachine(LinkedReplica):
                 self._close_outputs(barrier, checkpoint=True)
                 self._to_freeze.append(barrier)
         self._close_outputs(open_epoch - 1)
-
-    def _close_outputs(self, epoch: int, checkpoint: bool = False) -> None:
-        for channel in self.outputs.values():
-            channel.close(epoch, self.epoch.watermark(epoch), checkpoint)
 
     def _settle(self) -> list[Effect]:
         """Pass on how far processing has got: ends downstream, credit upstream."""
@@ -456,7 +415,8 @@ class SliceMachine(LinkedReplica):
 
     def _freeze(self, epoch: int) -> tuple[Work, ...]:
         full = self.snapshots.previous is None
-        return (Freeze(epoch, full, self.last_epoch, self.frontier.due),)
+        due, lost_until = self.frontier.due, self.losses.beyond(epoch)
+        return (Freeze(epoch, full, self.last_epoch, due, lost_until=lost_until),)
 
     @property
     def _due_barrier(self) -> int | None:
@@ -491,7 +451,8 @@ class SliceMachine(LinkedReplica):
             return ()
         work = self._take_waiting(closing)
         if closing is not None and closing not in self.waiting and not self.blocked:
-            work.append(CloseEpoch(closing, self.epoch.watermark(closing)))
+            lost = self._lost_since(self.frontier.closed_below, closing)
+            work.append(CloseEpoch(closing, self.epoch.watermark(closing), lost))
         return tuple(work)
 
     def _take_waiting(self, closing: int | None) -> list[Work]:

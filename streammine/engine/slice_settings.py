@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from streammine.model.contracts import Carried
-from streammine.model.epochs import EpochDefinition
+from streammine.model.epochs import BEGINNING, EpochDefinition
 from streammine.model.job import EdgeKind
 from streammine.model.snapshots import SnapshotMode
 
@@ -33,24 +33,34 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class SliceSettings:
-    """What the machine is told of its job: its epochs, reads, snapshots, and memory in bytes."""
+    """What the machine is told of its job: its epochs, reads, snapshots, and memory in bytes.
+
+    `window_epochs`: the tumbling window beyond which its operator keeps nothing.
+    """
 
     epoch: EpochDefinition
     read_rows: int
     mode: SnapshotMode = "none"
     waiting_bytes: int = WAITING_BYTES_IN_MEMORY
     retained_bytes: int = RETAINED_BYTES_IN_MEMORY
+    window_epochs: int = 1
 
 
 @dataclass(frozen=True)
 class RestoredTo:
-    """Where a restored replica stands: everything up to `epoch` is behind it."""
+    """Where a restored replica stands: everything up to `epoch` is behind it.
+
+    `left_out_until`: so is everything up to there, though the state lacks it. `lost_until`: what is made up
+    to there lacks what was lost before (see `losses`).
+    """
 
     epoch: int
     last_epoch: int
     due: int | None = None
     finished: bool = False
     carried: Carried | None = None
+    left_out_until: int = BEGINNING
+    lost_until: int = BEGINNING
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,14 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class CloseEpoch:
-    """Fold the epoch's accumulators into committed state; its results leave."""
+    """Fold the epoch's accumulators into committed state; its results leave.
+
+    `lost`: a committer is told which epochs since the last one are lost, as ranges (first, last).
+    """
 
     epoch: int
     watermark: int
+    lost: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ class Finish:
 class Freeze:
     """Hand over the state as it stands between `epoch` and the next, to be written elsewhere.
 
-    `full`: all of it. `last_epoch` and `due` are the machine's own share of it; so is, at a loop's head,
-    `next_epoch`, with what is `carried` into it: bodies by port.
+    `full`: all of it. `last_epoch`, `due` and `lost_until` (see `losses`) are the machine's own share of
+    it; so is, at a loop's head, `next_epoch`, with what is `carried` into it: bodies by port.
     """
 
     epoch: int
@@ -80,6 +84,7 @@ class Freeze:
     due: int | None
     next_epoch: int | None = None
     carried: tuple[tuple[int, object], ...] = ()
+    lost_until: int = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,8 @@ class EpochClose:
     """An epoch that is complete, or in a loop one of its rounds.
 
     `watermark` is event time in microseconds (see model.epochs). Whatever happens once per epoch happens in
-    the `last` round only; outside of loops each epoch has one round, the last.
+    the `last` round only; outside of loops each epoch has one round, the last. `lost`: ranges (first, last)
+    of the epochs up to this one that gap recovery lost, each named once; told to committers alone.
     """
 
     epoch: int
@@ -151,6 +152,7 @@ class EpochClose:
     definition: EpochDefinition
     round: int = 0
     last: bool = True
+    lost: tuple[tuple[int, int], ...] = ()
 
 
 class Accumulator(Protocol):
@@ -256,6 +258,16 @@ class HoldsWindows(Protocol):
 
 
 @runtime_checkable
+class Forgets(Protocol):
+    """A stateful operator whose results depend on nothing before a tumbling window of whole epochs."""
+
+    @property
+    def window_epochs(self) -> int:
+        """How many epochs the window has; windows are aligned as epochs are."""
+        ...
+
+
+@runtime_checkable
 class Flushes(Protocol):
     """A stateful or sequential operator that has something to say when the input is over."""
 
@@ -263,6 +275,14 @@ class Flushes(Protocol):
         """Every epoch is closed. What leaves now is in the final epoch, one more than the last one
         that held data anywhere upstream. Called once."""
         ...
+
+
+@runtime_checkable
+class Commits(Protocol):
+    """An operator that decides what is output."""
+
+    epochs_lost: int
+    """Of those committed so far, how many gap recovery has lost."""
 
 
 class FrozenState(Protocol):
@@ -320,7 +340,8 @@ class FrozenSlice:
 
     `last_epoch` is the highest epoch that held data so far and `due` the next that the operator wants
     closed; `position` is a source's, `carried` that of a loop's head. `state` is None where the operator
-    keeps none.
+    keeps none. `lost_until`: what is made up to that epoch lacks events that gap recovery has lost;
+    BEGINNING, as a rule, where nothing does.
     """
 
     epoch: int
@@ -330,6 +351,7 @@ class FrozenSlice:
     state_version: int = 0
     state: FrozenState | None = None
     carried: Carried | None = None
+    lost_until: int = BEGINNING
 
 
 @runtime_checkable

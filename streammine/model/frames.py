@@ -29,6 +29,10 @@ RESUMES = 4
 epochs were processed by all that live."""
 
 
+LOST = 8
+"""Flag of a frame that ends an epoch: all that it closes is lost, by gap recovery somewhere upstream."""
+
+
 class FrameKind(IntEnum):
     DATA = 0
     EPOCH_END = 1
@@ -41,7 +45,7 @@ class FrameHeader:
     `sender` and `receiver` are the generations of the replicas at the two ends: with the channel they name
     the *link*, and `sequence` counts the frames of one link from 0. `round` is 0 outside loops. `watermark`
     (int64 microseconds) is meaningful where `ends` only; on the end of the input (epoch INFINITY) it is the
-    last epoch that held data upstream instead. `flags`: ENDS_EPOCH, CHECKPOINT, RESUMES.
+    last epoch that held data upstream instead. `flags`: ENDS_EPOCH, CHECKPOINT, RESUMES, LOST.
     """
 
     job: int

@@ -89,7 +89,8 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 class Vertex:
     """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
     `replicas` where there are as many nodes; all but the first stand as `scheme` says at first.
-    `replicable`: there may be several.
+    `replicable`: there may be several. `window_epochs`: the tumbling window beyond which it keeps nothing
+    of an epoch; None where it may keep it without end.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
     `Edge.stages`.
@@ -103,6 +104,7 @@ class Vertex:
     replicas: int = 1
     scheme: Scheme = Scheme.ACTIVE_REPLICATION
     replicable: bool = True
+    window_epochs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,33 @@ class JobGraph:
     def loop(self, name: str) -> Loop | None:
         """The loop that a vertex is a member of."""
         return next((loop for loop in self.loops if name in loop.members), None)
+
+    def may_lose(self, name: str) -> bool:
+        """Whether gap recovery may leave epochs of a vertex out: an operator that forgets them in the end, as
+        does all that its output leads to.
+
+        A source reads again, and what a sink or committer was given is not lost any more. Where somebody
+        keeps state without end, or goes round in a loop, one lost epoch would make all later ones wrong; and
+        replicas that agree on their bags must not have lost different ones.
+        """
+        return self.vertex(name).kind == "stateful" and not self.never_forgetting(name)
+
+    def never_forgetting(self, name: str) -> tuple[str, ...]:
+        """The vertices, `name` and those that its output leads to, that would miss a lost epoch for ever."""
+        reached = [name]
+        for each in reached:
+            reached += [
+                edge.target
+                for edge in self.edges
+                if edge.source == each and edge.target not in reached
+            ]
+        return tuple(each for each in reached if not self._forgets(each))
+
+    def _forgets(self, name: str) -> bool:
+        vertex = self.vertex(name)
+        endless = vertex.window_epochs is None and vertex.kind == "stateful"
+        agrees = name in self.agreeing or vertex.discipline is Discipline.CONSENSUS
+        return not endless and not agrees and self.loop(name) is None
 
     def slices_named(self, text: str) -> tuple[SliceId, ...]:
         """One slice ("vertex/index"), or all of a vertex; a sink's committer goes with the sink."""

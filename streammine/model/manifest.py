@@ -20,7 +20,9 @@ one step.
 Replicas of a committer stand *beside* each other, and each seal names those that its generation found. They
 write the same groups of epochs under the same sequence numbers, and name the files of whichever replica of
 a sink slice each of them heard first, which hold the same rows. So what any of them wrote under the highest
-seal counts, whoever is furthest; one that was replaced is beside nobody.
+seal counts, whoever is furthest; one that was replaced is beside nobody. Under gap recovery one may have
+heard that a group of epochs is lost which another has whole, and so have a manifest more or fewer:
+therefore who is furthest is told by epochs, not by sequence numbers.
 
 All documents are JSON objects with a checksum over the rest of them, and never change once written.
 """
@@ -38,6 +40,7 @@ import pyarrow as pa
 from streammine.model.canonical import type_name
 from streammine.model.documents import DOCUMENT_BYTES, open_document, seal_document
 from streammine.model.documents import checksum as checksum
+from streammine.model.epoch_ranges import EpochRange, EpochRanges
 from streammine.model.errors import OutputError
 
 _Document = TypeVar("_Document")
@@ -104,8 +107,10 @@ class Manifest:
     """A group of epochs that became output together.
 
     `first_epoch` to `last_epoch` are the group's bounds, rows or not; `watermark` is event time in
-    microseconds when it was committed. The rows of an epoch are those of `files` in their order.
-    `sequence` counts along the chain, over all generations of a run. `finished`: nothing follows.
+    microseconds when it was committed. The rows of an epoch are those of `files` in their order. `sequence`
+    counts along the chain, over all generations of a run. `finished`: nothing follows. `lost`: ranges
+    (first, last) of the group's epochs that may lack rows, because gap recovery has lost some of what they
+    were to be made of; ascending. Every other epoch is whole.
     """
 
     run: int
@@ -117,6 +122,7 @@ class Manifest:
     previous: str | None
     files: tuple[WrittenFile, ...] = ()
     finished: bool = False
+    lost: tuple[EpochRange, ...] = ()
 
     @property
     def name(self) -> str:
@@ -125,6 +131,10 @@ class Manifest:
     @property
     def rows(self) -> int:
         return sum(file.total_rows for file in self.files)
+
+    @property
+    def lost_count(self) -> int:
+        return EpochRanges(self.lost).count
 
 
 def run_of(name: str) -> int | None:
@@ -153,15 +163,7 @@ def committed_chain(
     chain needs is missing.
     """
     known = set(names)
-    writers = (seal.generation, *seal.beside)
-    own = [
-        (int(match[3]), name)
-        for name in known
-        if (match := _MANIFEST.fullmatch(name))
-        and int(match[1]) == seal.run
-        and int(match[2]) in writers
-    ]
-    tip = max(own)[1] if own else seal.continues_from
+    tip = _furthest(known, seal, manifest) or seal.continues_from
     chain: list[Manifest] = []
     while tip is not None:
         if tip not in known:
@@ -175,6 +177,21 @@ def committed_chain(
         chain.append(one)
         tip = one.previous
     return chain[::-1]
+
+
+def _furthest(names: Iterable[str], seal: Seal, manifest: Callable[[str], Manifest]) -> str | None:
+    """The last manifest of the committer of the seal, or of those beside it, that has come furthest."""
+    last: dict[int, tuple[int, str]] = {}
+    for name in names:
+        match = _MANIFEST.fullmatch(name)
+        if match and int(match[1]) == seal.run:
+            generation, numbered = int(match[2]), (int(match[3]), name)
+            if generation in (seal.generation, *seal.beside):
+                last[generation] = max(numbered, last.get(generation, numbered))
+    if len(last) < 2:
+        return next((name for _, name in last.values()), None)
+    tips = [manifest(name) for _, name in last.values()]
+    return max(tips, key=lambda one: (one.last_epoch, one.finished, one.sequence, one.name)).name
 
 
 def encode_seal(seal: Seal) -> bytes:
@@ -236,6 +253,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "watermark": manifest.watermark,
             "previous": manifest.previous,
             "finished": manifest.finished,
+            **({"lost": [list(each) for each in manifest.lost]} if manifest.lost else {}),
             "files": [
                 {
                     "name": file.name,
@@ -264,6 +282,7 @@ def decode_manifest(name: str, data: Any) -> Manifest:
             previous=document["previous"],
             files=tuple(_file(one) for one in document["files"]),
             finished=bool(document["finished"]),
+            lost=tuple((int(first), int(last)) for first, last in document.get("lost", ())),
         )
 
     manifest = _opened(name, data, "manifest", build)

@@ -18,8 +18,8 @@ from streammine.model.recovery_assessment import Decision, SliceStance
 from streammine.model.schemes import Scheme
 
 RecoverySemantics = Literal["precise", "gap"]
-"""precise: every epoch is there in the end. gap: the epochs between the state that is restored and the time
-it is there again are lost, and counted as lost."""
+"""precise: every epoch is there in the end. gap: a slice that `may_lose` does not make up for the epochs
+between the state that is restored and what its senders give now; these are lost, and counted as lost."""
 
 COOL_DOWN_SECONDS = 5.0
 """Martin 2015, section 6.3."""
@@ -111,7 +111,7 @@ class SliceObservation:
     when it catches up; None while it has done none. `busy_share` of one core that it needs. `queued_bytes` of
     input wait. `standby_queued_bytes`: what waits at the further replica that has least, where these process;
     else 0. `input_waits`: its sources read no further while it is down, as those of files without a pace do;
-    the others go on.
+    the others go on. `may_lose`: where gap recovery is wanted, it may leave epochs out.
     """
 
     scheme: Scheme
@@ -128,6 +128,7 @@ class SliceObservation:
     input_waits: bool = False
     chosen: bool = False
     fixed: bool = False
+    may_lose: bool = False
 
     def __post_init__(self) -> None:
         for each in (self, self.checkpoint):

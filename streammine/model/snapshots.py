@@ -40,12 +40,14 @@ class Restore:
     """What a replica is built from: the state after `epoch`.
 
     `record` None: `finished` with `last_epoch` as its last epoch with data, nothing more to do.
+    `left_out_until`: the epochs after `epoch` up to this one are not made up for: they are lost.
     """
 
     epoch: int
     record: SnapshotRecord | None
     finished: bool = False
     last_epoch: int = BEGINNING
+    left_out_until: int = BEGINNING
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,11 @@ class KeyedAggregate:
         return self._close_windows(epoch.epoch)
 
     @property
+    def window_epochs(self) -> int:
+        """See contracts.Forgets."""
+        return self._window.epochs
+
+    @property
     def due_epoch(self) -> int | None:
         """The end of the first open window."""
         return min(self._windows, default=None)

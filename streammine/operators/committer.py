@@ -9,6 +9,11 @@ documents.
 A snapshot of it holds the records of groups that are not committed; what is committed stands in the
 folder. So a restored committer goes on from the folder's last manifest, which may be ahead of its
 snapshot, and drops the groups that are in it.
+
+An epoch that gap recovery has lost (see `EpochClose.lost`) makes its group of epochs a lost one: files of
+the group may hold rows of several of its epochs, from replicas of a sink slice that have lost different
+ones. What is committed already is not lost any more. The next manifest names the lost epochs; where no rows
+were left to commit, there is one without files.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ from typing import Any
 import pyarrow as pa
 
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
+from streammine.model.epoch_ranges import EpochRange, EpochRanges
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import OutputError, ReplacedError
 from streammine.model.manifest import (
     Manifest,
@@ -52,7 +59,7 @@ class CommitOperator:
 
     `run` and `generation` number its seal and manifests; `every` must be that of the sink's slices.
     `beside`: the generations of its other replicas, which commit the same.
-    `last_epoch` (None: none yet) and `rows_committed` tell how far the output is. Raises
+    `last_epoch` (None: none yet), `rows_committed` and `epochs_lost` tell how far the output is. Raises
     OutputError if the store fails, or if another run or a newer committer has taken the folder
     over.
     """
@@ -78,6 +85,7 @@ class CommitOperator:
         self.partial_keys: tuple[str, ...] = ()
         self.last_epoch: int | None = None
         self.rows_committed = 0
+        self.epochs_lost = 0
         self.finished = False
         self._store = store
         self._every = every
@@ -85,6 +93,7 @@ class CommitOperator:
         self._tip: Manifest | None = None
         self._started = False
         self._groups: dict[int, _Group] = {}
+        self._lost = EpochRanges()
         self._expected: int | None = None
         self._read_ahead: dict[str, Manifest] = {}
 
@@ -129,6 +138,7 @@ class CommitOperator:
             )
         for number in [number for number in self._groups if self._is_committed(number)]:
             del self._groups[number]
+        self._forget_committed()
         self._store.put(self._seal.name, encode_seal(self._seal))
         for name in names:
             run = run_of(name)
@@ -148,10 +158,14 @@ class CommitOperator:
             assert batch.schema.equals(FILE_RECORD), f"not file records: {batch.schema}"
             for record in batch.to_pylist():
                 self._take(record)
+        for first, last in epoch.lost:
+            self._lost.add(first // self._every * self._every, self._last_of(last // self._every))
+        self._forget_committed()
         for number in sorted(self._groups):
             if self._last_of(number) > epoch.epoch:
                 break
             self._commit(number, epoch.watermark)
+        self._commit_lost(epoch)
         return ()
 
     def _is_committed(self, number: int) -> bool:
@@ -162,8 +176,9 @@ class CommitOperator:
 
     @property
     def due_epoch(self) -> int | None:
-        """The last epoch of the lowest group that has files."""
-        return self._last_of(min(self._groups)) if self._groups else None
+        """The last epoch of the lowest group that has files, or is lost."""
+        numbers = [*self._groups, *(first // self._every for first, _ in self._lost)]
+        return min(map(self._last_of, numbers), default=None)
 
     def flush(self, epoch: EpochClose) -> Sequence[pa.RecordBatch]:
         """The input is over: say that nothing follows."""
@@ -171,6 +186,7 @@ class CommitOperator:
         if self.finished:
             return ()
         assert not self._groups, f"{self.name}: groups {sorted(self._groups)} are not committed"
+        assert not self._lost, f"{self.name}: that {self._lost} are lost is not committed"
         last = epoch.epoch if self.last_epoch is None else max(self.last_epoch, epoch.epoch)
         self._append(last, last, epoch.watermark, (), finished=True)
         self.finished = True
@@ -195,15 +211,18 @@ class CommitOperator:
             for group in self._groups.values()
             for slice_index, number, file in group.files
         ]
-        return Handover(True, _pieces(self.last_epoch, records))
+        return Handover(True, _pieces(self.last_epoch, list(self._lost), records))
 
     def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
         """See contracts.KeepsState. The store is not touched before the next epoch is over."""
         check_version(self.name, version, self.state_version)
         self._groups = {}
+        self._lost = EpochRanges()
         for piece in pieces:
             header, batches = decode_piece(piece)
             self._expected = header.get("committed", self._expected)
+            for first, last in header.get("lost", ()):
+                self._lost.add(first, last)
             for batch in batches:
                 for record in batch.to_pylist():
                     self._take(record)
@@ -240,6 +259,7 @@ class CommitOperator:
         self._seal = replace(self._seal, continues_from=self._tip.name)
         self.last_epoch = self._tip.last_epoch
         self.rows_committed = sum(manifest.rows for manifest in chain)
+        self.epochs_lost = sum(manifest.lost_count for manifest in chain)
         self.finished = self._tip.finished
 
     def _read(self, name: str) -> Manifest:
@@ -269,7 +289,22 @@ class CommitOperator:
         group = self._groups.pop(number)
         files = sorted(group.files, key=lambda one: one[:2])
         files_in_order = tuple(file for _, _, file in files)
-        self._append(number * self._every, self._last_of(number), watermark, files_in_order)
+        last = self._last_of(number)
+        lost = self._lost.between(BEGINNING, last)
+        first = min([number * self._every, *(each[0] for each in lost)])
+        self._append(first, last, watermark, files_in_order, lost)
+
+    def _commit_lost(self, close: EpochClose) -> None:
+        """Of groups that are over nothing is left but that they are lost."""
+        over = (close.epoch + 1) // self._every * self._every - 1
+        lost = self._lost.between(BEGINNING, over)
+        if lost:
+            self._append(lost[0][0], lost[-1][1], close.watermark, (), lost)
+
+    def _forget_committed(self) -> None:
+        """What is committed, as it was before, is not lost any more."""
+        if self.last_epoch is not None:
+            self._lost.drop(self._last_of(self.last_epoch // self._every))
 
     def _append(
         self,
@@ -277,6 +312,7 @@ class CommitOperator:
         last: int,
         watermark: int,
         files: tuple[WrittenFile, ...],
+        lost: tuple[EpochRange, ...] = (),
         finished: bool = False,
     ) -> None:
         manifest = Manifest(
@@ -289,15 +325,20 @@ class CommitOperator:
             previous=None if self._tip is None else self._tip.name,
             files=files,
             finished=finished,
+            lost=lost,
         )
         self._store.put(manifest.name, encode_manifest(manifest))
         self._tip = manifest
         self.last_epoch = last
         self.rows_committed += manifest.rows
+        self.epochs_lost += manifest.lost_count
+        self._forget_committed()
 
 
-def _pieces(committed: int | None, records: Sequence[dict[str, Any]]) -> Iterator[pa.Buffer]:
-    yield encode_piece({"committed": committed})
+def _pieces(
+    committed: int | None, lost: list[EpochRange], records: Sequence[dict[str, Any]]
+) -> Iterator[pa.Buffer]:
+    yield encode_piece({"committed": committed, "lost": lost})
     for start in range(0, len(records), _RECORDS_PER_PIECE):
         some = list(records[start : start + _RECORDS_PER_PIECE])
         yield encode_piece({}, pa.RecordBatch.from_pylist(some, schema=FILE_RECORD))

@@ -120,6 +120,11 @@ class EquiJoin:
         return chain.from_iterable(self._joined(last, sides) for last, sides in windows)
 
     @property
+    def window_epochs(self) -> int:
+        """See contracts.Forgets."""
+        return self._window.epochs
+
+    @property
     def due_epoch(self) -> int | None:
         """The end of the first open window."""
         return min(self._windows, default=None)

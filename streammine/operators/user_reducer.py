@@ -153,6 +153,11 @@ class UserReducer:
         return [joined(batches, batches[0].schema)] if self._plan.by_batch and batches else batches
 
     @property
+    def window_epochs(self) -> int:
+        """See contracts.Forgets."""
+        return self._window.epochs
+
+    @property
     def due_epoch(self) -> int | None:
         """The end of the first open window."""
         return self._windows.first

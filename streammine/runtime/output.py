@@ -11,12 +11,15 @@ and the old files go. Up to then the old output stands. Output of another job is
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
 from streammine.model import digest
 from streammine.model.contracts import Store
+from streammine.model.epoch_ranges import EpochRanges
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import OutputError
 from streammine.model.manifest import (
     Manifest,
@@ -83,6 +86,11 @@ class CommittedOutput:
     @property
     def rows(self) -> int:
         return sum(manifest.rows for manifest in self.manifests)
+
+    @property
+    def lost(self) -> EpochRanges:
+        """The epochs that may lack rows, because gap recovery lost some of what they were made of."""
+        return EpochRanges(each for manifest in self.manifests for each in manifest.lost)
 
     def epoch_numbers(self) -> set[int]:
         """The epochs that have rows."""
@@ -154,22 +162,31 @@ class Tail:
 
     def __init__(self, store: Store) -> None:
         self._output = CommittedOutput(store)
-        self._taken = 0
+        self._taken_until = BEGINNING
         self._run = self._current_run()
 
     @property
     def finished(self) -> bool:
         """Whether everything was given and nothing will follow."""
-        return self._output.finished and self._taken == len(self._output.manifests)
+        return self._output.finished and self._start == len(self._output.manifests)
 
     def new(self) -> Iterator[tuple[int, pa.Table]]:
         """(epoch, its rows), ascending. A new run in the same folder starts from its beginning."""
         self._output.refresh()
         if self._current_run() != self._run:
             self._run = self._current_run()
-            self._taken = 0
-        start, self._taken = self._taken, len(self._output.manifests)
+            self._taken_until = BEGINNING
+        start = self._start
+        if start < len(self._output.manifests):
+            self._taken_until = self._output.manifests[-1].last_epoch
         return self._output.epochs(start)
+
+    @property
+    def _start(self) -> int:
+        """The first manifest that is new. What counts now need not be of the committer that wrote those
+        before, so that they are not told by their number."""
+        lasts = [each.last_epoch for each in self._output.manifests]
+        return bisect_right(lasts, self._taken_until)
 
     def _current_run(self) -> int | None:
         return None if self._output.seal is None else self._output.seal.run

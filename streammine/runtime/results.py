@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from streammine.model.epoch_ranges import EpochRange, EpochRanges
 from streammine.model.job import COMMITTER_SUFFIX, DEAD_LETTERS, JobOutcome
 from streammine.runtime.output import CommittedOutput, output_digest
 from streammine.runtime.stores import open_store
@@ -12,8 +13,10 @@ from streammine.runtime.submission import Submission
 
 @dataclass(frozen=True)
 class Summary:
-    """`seconds`: from before a source opened its input to the last sink commit. `wall_seconds`: the
-    whole command."""
+    """`seconds`: from before a source opened its input to the last sink commit. `wall_seconds`: the whole
+    command. `epochs_lost`: of how many epochs some sink may lack rows, which gap recovery has lost; `lost`:
+    which these are, as ranges (first, last), by sink.
+    """
 
     events_in: int
     events_out: int
@@ -22,6 +25,8 @@ class Summary:
     wall_seconds: float
     epochs: int
     output_digest: str
+    epochs_lost: int = 0
+    lost: dict[str, tuple[EpochRange, ...]] = field(default_factory=dict)
 
 
 def run_seconds(outcome: JobOutcome) -> float:
@@ -51,6 +56,7 @@ def summarize(submission: Submission, outcome: JobOutcome, wall_seconds: float) 
     # what a slice counted before it was lost is gone with it; what was committed is not
     letters = submission.spec.targets.get(DEAD_LETTERS)
     dead = 0 if letters is None else CommittedOutput(open_store(letters.location)).rows
+    lost = {name: tuple(output.lost) for name, output in outputs.items() if output.lost}
     return Summary(
         events_in=int(read),
         events_out=sum(output.rows for output in outputs.values()),
@@ -59,4 +65,6 @@ def summarize(submission: Submission, outcome: JobOutcome, wall_seconds: float) 
         wall_seconds=round(wall_seconds, 3),
         epochs=len(epochs),
         output_digest=output_digest(stores),
+        epochs_lost=EpochRanges(each for ranges in lost.values() for each in ranges).count,
+        lost=lost,
     )

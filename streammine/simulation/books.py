@@ -16,9 +16,11 @@ from streammine.engine.stimuli import (
     Work,
     WorkResult,
 )
+from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.simulation.contents import BagContents
+from streammine.simulation.losses import watch_losses
 
 Replica = tuple[SliceId, int]
 """A slice and the generation of one of its replicas."""
@@ -30,7 +32,7 @@ Contents = dict[int, dict[int, int]]
 @dataclass
 class ReplicaBook:
     """One replica. `sources`: the sender by input channel. `made` and `taken` hold the contents of bags
-    that are not complete yet."""
+    that are not complete yet; `lost` are the epochs that it says it has lost."""
 
     machine: SliceMachine
     processor: Processor
@@ -45,6 +47,10 @@ class ReplicaBook:
     made: Contents = field(default_factory=dict)
     taken: Contents = field(default_factory=dict)
     open_epochs: dict[int, int] = field(default_factory=dict)
+    lost: EpochRanges = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lost = watch_losses(self.machine)
 
     @property
     def name(self) -> str:
@@ -106,10 +112,13 @@ class ReplicaBook:
         for number in self.machine.inputs:
             taken = self.taken.get(number, {})
             if epoch != INFINITY:
-                contents.taken(number, epoch, taken.pop(epoch, None), self.name)
+                bag = taken.pop(epoch, None)
+                if epoch not in self.lost:
+                    contents.taken(number, epoch, bag, self.name)
             left = [each for each in taken if each <= epoch]
             assert not left, f"{self.name} closes epoch {epoch}, but holds rows of {min(left)}"
-            skipped = contents.between(number, self.closed_up_to, epoch)
+            between = contents.between(number, self.closed_up_to, epoch)
+            skipped = [each for each in between if each not in self.lost]
             assert not skipped, (
                 f"{self.name} closes epoch {epoch} without the rows of epoch {skipped[0]} on "
                 f"channel {number}"
@@ -160,7 +169,9 @@ class ReplicaBook:
         for channel, made in self.made.items():
             below = self._complete_below(channel, result)
             for epoch in [each for each in made if each < below]:
-                contents.made(channel, epoch, made.pop(epoch), self.name)
+                bag = made.pop(epoch)
+                if epoch not in self.lost:
+                    contents.made(channel, epoch, bag, self.name)
 
     def _complete_below(self, channel: int, result: WorkResult) -> int:
         if result.finished:

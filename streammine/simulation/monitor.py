@@ -28,6 +28,7 @@ from streammine.simulation.agreed_books import AgreedBook, Choices
 from streammine.simulation.books import Replica, ReplicaBook
 from streammine.simulation.contents import BagContents
 from streammine.simulation.loop_books import LoopBook, check_loop
+from streammine.simulation.losses import LossBook
 from streammine.simulation.machine_checks import check_finished, check_plan, check_replica, story_of
 from streammine.simulation.manifests import ManifestBook
 from streammine.simulation.settings import SimulationSettings
@@ -50,6 +51,7 @@ class Monitor:
         )
         self.checkpoints: list[int] = []
         self.manifests = ManifestBook()
+        self.losses = LossBook()
         self.plans: list[Plan] = []
         self.closed: dict[SliceId, set[int]] = {}
         self.closes = 0
@@ -145,7 +147,11 @@ class Monitor:
                 self._check_senders(book, item.epoch if isinstance(item, CloseEpoch) else INFINITY)
 
     def _check_senders(self, book: ReplicaBook, epoch: int) -> None:
-        """Some replica of every sender has ended the epoch."""
+        """Some replica of every sender has ended the epoch, unless it is lost: then senders may lack it
+        still.
+        """
+        if epoch in book.lost:
+            return
         for channel in self._spec.graph.inputs[book.machine.slice_id]:
             senders = self._by_slice.get(channel.source, ())
             ended = max((each.ended(channel.number) for each in senders), default=BEGINNING)
@@ -205,6 +211,7 @@ class Monitor:
     def plan_published(self, plan: Plan) -> None:
         """Nobody but one replica of each slice publishes, and no generation is used twice."""
         self.plans.append(plan)
+        self.losses.planned(plan)
         assert plan.placements.keys() == set(self._spec.graph.slices), "the plan forgets a slice"
         for slice_id, group in plan.placements.items():
             most = max(2, self._spec.graph.vertex(slice_id.vertex).replicas) + any(

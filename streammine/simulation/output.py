@@ -6,7 +6,9 @@ import pyarrow as pa
 
 from streammine.model.contracts import Store
 from streammine.model.digest import SinkDigest
+from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.manifest import (
+    Manifest,
     Seal,
     checksum,
     committed_chain,
@@ -22,13 +24,22 @@ def read_seal(store: Store) -> Seal | None:
     return None if newest is None else decode_seal(newest, store.get(newest))
 
 
-def read_epochs(store: Store, seal: Seal) -> dict[int, pa.Table]:
-    """The committed rows by epoch, ascending."""
-    chain = committed_chain(
+def read_manifests(store: Store, seal: Seal) -> list[Manifest]:
+    """Those that count, oldest first."""
+    return committed_chain(
         store.list("manifests/"), seal, lambda name: decode_manifest(name, store.get(name))
     )
+
+
+def read_lost(store: Store, seal: Seal) -> EpochRanges:
+    """The epochs that may lack rows."""
+    return EpochRanges(each for one in read_manifests(store, seal) for each in one.lost)
+
+
+def read_epochs(store: Store, seal: Seal) -> dict[int, pa.Table]:
+    """The committed rows by epoch, ascending."""
     pieces: dict[int, list[pa.Table]] = {}
-    for manifest in chain:
+    for manifest in read_manifests(store, seal):
         for file in manifest.files:
             data = store.get(file.name)
             assert checksum(data) == file.checksum, f"{file.name} is damaged"

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from streammine.assembly import window_epochs
 from streammine.model.coordination import PlanPublished
 from streammine.model.digest import output_digest
+from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.errors import JobFailedError, ProtocolError
 from streammine.model.ids import SliceId
 from streammine.model.job import DEAD_LETTERS, JobOutcome, JobSpec
@@ -19,7 +21,7 @@ from streammine.simulation.agreed_books import Choices, keep_choices
 from streammine.simulation.cluster import Cluster
 from streammine.simulation.faults import FaultKind, FaultPlan
 from streammine.simulation.injector import FaultInjector
-from streammine.simulation.output import read_epochs, read_seal, sink_digest
+from streammine.simulation.output import read_epochs, read_lost, read_seal, sink_digest
 from streammine.simulation.rows import Row
 from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.workload import Inputs, Workload
@@ -36,13 +38,14 @@ class SimulationError(AssertionError):
 class SimulationResult:
     """A finished run.
 
-    `outputs`: per sink the committed rows by epoch, ascending. `dead_letters`: the rows that could not
-    be used, in DEAD_SCHEMA. `digest` as the real cluster gives it, unless code that depends on order has
+    `outputs`: per sink the committed rows by epoch, ascending. `dead_letters`: the rows that could not be
+    used, in DEAD_SCHEMA. `digest` as the real cluster gives it, unless code that depends on order has
     discipline merge: there sources share their rows out among slices in another way. `trace` the hash of
     every stimulus and effect, where it is wanted. `counters` by slice. `faults`: how many changed
     something, by kind; `rows`: how often each row of the machines' tables was gone through. Replicas were
     `rebuilt` and `checkpoints` made, one slice has closed `epochs`, all together `closes`. `choices`: what
-    replicas agreed on, by slice.
+    replicas agreed on, by slice. `lost`: by sink, the epochs that may lack rows; `left_out`: what gap
+    recovery has left out anywhere, and so may be lost.
     """
 
     outputs: dict[str, dict[int, pa.Table]]
@@ -63,6 +66,8 @@ class SimulationResult:
     epochs: int = 0
     closes: int = 0
     choices: dict[SliceId, Choices] = field(default_factory=dict)
+    lost: dict[str, EpochRanges] = field(default_factory=dict)
+    left_out: EpochRanges = field(default_factory=EpochRanges)
 
     def table(self, sink: str) -> pa.Table:
         """All rows of a sink. Raises LookupError when there are none."""
@@ -207,6 +212,7 @@ def _result(
     world: World, spec: JobSpec, outcome: JobOutcome, effective: Counter[FaultKind]
 ) -> SimulationResult:
     outputs = {}
+    lost = {}
     digests = []
     for name in sorted(spec.targets):
         if name == DEAD_LETTERS:
@@ -215,6 +221,7 @@ def _result(
         seal = read_seal(store)
         assert seal is not None, f"sink {name} has no committed output"
         outputs[name] = read_epochs(store, seal)
+        lost[name] = read_lost(store, seal)
         digests.append(sink_digest(seal, outputs[name]))
     dead = read_seal(world.disk.open_store(DEAD_LETTERS))
     dead_tables = (
@@ -241,4 +248,9 @@ def _result(
         epochs=world.monitor.epochs(),
         closes=world.monitor.closes,
         choices=world.monitor.choices,
+        lost=lost,
+        left_out=world.monitor.losses.explained(
+            window_epochs(each, world.compiled.commit_every(each.name))
+            for each in world.compiled.graph.vertices
+        ),
     )

@@ -33,6 +33,8 @@ def summary_lines(
     for kind in kinds:
         drawn = sum(fault.kind is kind for trial in trials for fault in trial.plan.faults)
         yield f"  {kind:12} took effect {effective[kind]:,} of {drawn:,} times"
+    if losing := [trial.lost for trial in trials if trial.lost]:
+        yield f"{len(losing)} seeds lost epochs, as gap recovery may: {sum(losing):,} in all"
     if failed:
         yield f"{len(failed)} seeds failed: {', '.join(map(str, failed[:20]))}"
     else:

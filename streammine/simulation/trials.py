@@ -15,6 +15,7 @@ from random import Random
 
 from streammine.model.errors import StreammineError
 from streammine.simulation.faults import FaultKind, FaultPlan, draw_plan
+from streammine.simulation.losses import difference
 from streammine.simulation.rows import Row
 from streammine.simulation.run import SimulationResult, run_workload
 from streammine.simulation.settings import SimulationSettings
@@ -36,7 +37,7 @@ _CLOCK_RATE = 30.0
 @dataclass(frozen=True)
 class Trial:
     """What came of one seed. `problem`: why it failed, None where all was well. `trace`: its hash,
-    if it was asked for."""
+    if it was asked for. `lost`: how many epochs the sinks say may lack rows."""
 
     seed: int
     plan: FaultPlan
@@ -48,6 +49,7 @@ class Trial:
     checkpoints: int = 0
     steps: int = 0
     trace: str = ""
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Trials:
         self.most_faults = most_faults
         undisturbed = run_workload(workload)
         self.digest = undisturbed.digest
+        self.outputs = undisturbed.outputs
         self.closes = undisturbed.closes
         self.slices = len(workload.compiled.graph.slices)
         rows = max((each.batch.num_rows for each in workload.sources.values()), default=0)
@@ -112,26 +115,39 @@ class Trials:
     ) -> Trial:
         """One seed, with all of its faults or those of these numbers."""
         plan = self.plan(seed)
-        kept = plan if numbers is None else plan.only(numbers)
         try:
-            result = run_workload(
-                self.workload,
-                seed=seed,
-                nodes=self.nodes(seed),
-                settings=replace(self.settings(seed), traced=traced),
-                faults=kept,
-                transcript=transcript,
-            )
+            result = self.result(seed, numbers, transcript, traced)
         except (AssertionError, StreammineError) as error:
             return Trial(seed, plan, str(error) or repr(error))
         return self._judged(seed, plan, result)
 
+    def result(
+        self,
+        seed: int,
+        numbers: Iterable[int] | None = None,
+        transcript: Callable[[str], None] | None = None,
+        traced: bool = False,
+    ) -> SimulationResult:
+        """The run of a seed, unjudged. Raises like `run_workload`."""
+        plan = self.plan(seed)
+        return run_workload(
+            self.workload,
+            seed=seed,
+            nodes=self.nodes(seed),
+            settings=replace(self.settings(seed), traced=traced),
+            faults=plan if numbers is None else plan.only(numbers),
+            transcript=transcript,
+        )
+
     def _judged(self, seed: int, plan: FaultPlan, result: SimulationResult) -> Trial:
-        problem = None
-        right = self.digest
+        problem = _unexplained(result)
+        right, outputs = self.digest, self.outputs
         if result.choices:
-            right = run_workload(self.workload, decided=result.choices).digest
-        if result.digest != right:
+            decided = run_workload(self.workload, decided=result.choices)
+            right, outputs = decided.digest, decided.outputs
+        if result.digest != right and any(result.lost.values()):
+            problem = problem or difference(outputs, result.outputs, result.lost)
+        elif result.digest != right:
             rows = {
                 sink: sum(table.num_rows for table in epochs.values())
                 for sink, epochs in result.outputs.items()
@@ -148,6 +164,7 @@ class Trials:
             result.checkpoints,
             result.steps,
             result.trace,
+            sum(each.count for each in result.lost.values()),
         )
 
     def shrunk(self, trial: Trial) -> Failure:
@@ -164,3 +181,12 @@ class Trials:
 
         needed = shrink(range(len(trial.plan.faults)), fails)
         return Failure(trial, tuple(needed), problem)
+
+
+def _unexplained(result: SimulationResult) -> str | None:
+    """What is called lost though nobody has left it out, if anything is."""
+    for sink, lost in result.lost.items():
+        for first, last in lost:
+            if result.left_out.between(first, last) != ((first, last),):
+                return f"sink {sink}: epochs {first} to {last} are lost; left out were {result.left_out}"
+    return None

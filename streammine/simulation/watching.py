@@ -170,10 +170,14 @@ def _watch_output(channel: OutputChannel, note: Note) -> None:
         method(receivers)
 
     def close(
-        method: Callable[..., Any], epoch: int, watermark: int, checkpoint: bool = False
+        method: Callable[..., Any],
+        epoch: int,
+        watermark: int,
+        checkpoint: bool = False,
+        lost: bool = False,
     ) -> None:
         ends, end = epoch > channel.ended, channel.end
-        method(epoch, watermark, checkpoint)
+        method(epoch, watermark, checkpoint, lost)
         if ends:
             how = "as a frame of its own" if channel.end > end else "on the last frame"
             note("output", f"end of an epoch {how}")

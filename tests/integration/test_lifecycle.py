@@ -35,6 +35,8 @@ SUMMARY_FIELDS = {
     "wall_seconds",
     "epochs",
     "output_digest",
+    "epochs_lost",
+    "lost",
 }
 
 

@@ -194,10 +194,13 @@ def test_the_higher_the_rung_the_quicker_the_recovery(
     outlook: SliceOutlook, times: StepTimes, semantics: str
 ) -> None:
     kept_up = replace(outlook, standby_queued_bytes=0.0)
-    seconds = [each.seconds for each in recovery_estimates(kept_up, times, semantics).values()]
-    for slower, quicker in pairwise(seconds):
-        assert slower >= quicker * (1 - 1e-9)
-    assert seconds[-1] == 0
+    estimates = recovery_estimates(kept_up, times, semantics)
+    for slower, quicker in pairwise(Scheme):
+        if semantics == "gap" and quicker is Scheme.PASSIVE_STANDBY_HOT:
+            # what lies in its queue is not left out
+            continue
+        assert estimates[slower].seconds >= estimates[quicker].seconds * (1 - 1e-9)
+    assert estimates[Scheme.ACTIVE_REPLICATION].seconds == 0
 
 
 @given(OUTLOOKS, TIMES)

@@ -22,12 +22,15 @@ def operator(
     mode: SnapshotMode = "none",
     restored: RestoredTo | None = None,
     retained_bytes: int = RETAINED_BYTES_IN_MEMORY,
+    window_epochs: int = 1,
 ) -> SlicePlayer:
     """Channels 0 … come in, channels 8 … go out. A replica of the first generation begins the job with
     its peers, so its links stand; any other has to make them."""
     peers = (1,) if generation == 1 and restored is None else ()
     begin = BEGINNING if restored is None else restored.epoch
-    done = INFINITY if restored is not None and restored.finished else begin
+    done = begin
+    if restored is not None:
+        done = INFINITY if restored.finished else max(begin, restored.left_out_until)
     return SlicePlayer(
         SliceMachine(
             SliceId("counts", 0),
@@ -37,7 +40,9 @@ def operator(
                 OutputChannel(1, 8 + each, generation, budget, peers, begin, mode != "none")
                 for each in range(outputs)
             ),
-            SliceSettings(EPOCH, 64, mode, retained_bytes=retained_bytes),
+            SliceSettings(
+                EPOCH, 64, mode, retained_bytes=retained_bytes, window_epochs=window_epochs
+            ),
             restored,
         )
     )

@@ -106,11 +106,6 @@ def test_what_a_topology_says_becomes_the_controller_s_goal(line, goal):
             "snapshot: none makes none; write snapshot: {every: 1s}",
         ),
         (
-            "recovery: {max_time: 2s, semantics: gap}",
-            "3:37: recovery.semantics",
-            "no recovery leaves epochs out yet; write semantics: precise",
-        ),
-        (
             "recovery: {max_time: 2s}\nscheme: active-standby",
             "4:1: scheme",
             "recovery chooses the schemes; take scheme or recovery out",

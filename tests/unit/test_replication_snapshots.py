@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from replication import LoadedSnapshot, load_snapshot, verify_snapshot, write_snapshot
 from replication import snapshots as module
 from replication.naming import SnapshotName, snapshot_of
+from streammine.assembly.environment import restored_to
+from streammine.engine.slice_settings import RestoredTo
 from streammine.model.contracts import FrozenSlice
 from streammine.model.documents import checksum, seal_document
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import OutputError, SnapshotDamagedError, StateVersionError
 from streammine.model.ids import SliceId
-from streammine.model.snapshots import SnapshotRecord
+from streammine.model.snapshots import Restore, SnapshotRecord
 
 SLICE = SliceId("words", 3)
 
@@ -103,6 +105,18 @@ def test_a_snapshot_reads_back_as_it_was_frozen() -> None:
     assert loaded.position == {"file": 2, "row": 9}
     assert [layer.state_version for layer in loaded.layers] == [5]
     assert content_of(loaded) == [(-12, True, [b"one", b"", b"three" * 100])]
+
+
+def test_what_a_state_lacks_is_read_back_with_it() -> None:
+    store = Blobs()
+    whole = write_snapshot(store, SLICE, 1, FrozenSlice(7, 7), None)
+    lacking = write_snapshot(store, SLICE, 1, FrozenSlice(8, 8, lost_until=11), None)
+    assert load_snapshot(store, whole, SLICE).lost_until == BEGINNING
+    assert load_snapshot(store, lacking, SLICE).lost_until == 11
+    restored = restored_to(
+        Restore(8, lacking, left_out_until=20), load_snapshot(store, lacking, SLICE)
+    )
+    assert restored == RestoredTo(8, 8, left_out_until=20, lost_until=11)
 
 
 def test_a_slice_without_state_has_a_header_alone() -> None:

@@ -79,17 +79,25 @@ def test_the_more_state_and_the_more_input_the_higher_the_rung(
         (3.7, "precise", DEPLOYED),
         (4.4, "precise", PASSIVE),
         (0.5, "gap", ACTIVE),
-        (0.8, "gap", COLD),
-        (2.1, "gap", DEPLOYED),
-        (2.6, "gap", PASSIVE),
+        (0.9, "gap", COLD),
+        (2.7, "gap", DEPLOYED),
+        (3.5, "gap", PASSIVE),
     ],
 )
 def test_the_more_time_there_is_the_lower_the_rung(
     max_seconds: float, semantics: RecoverySemantics, chosen: Scheme
 ) -> None:
-    # 3.5, 2.9, 1.4, 1.0, 0.6 and 0 s; with gaps 2.0, 1.6 and three times 0.6
+    # 3.5, 2.9, 1.4, 1.0, 0.6 and 0 s; with gaps 2.75, 2.15 and 0.65 instead of the first three
     goal = RecoveryGoal(max_seconds, semantics)
-    assert settled(goal, seen(100, 20)).stances[SLICE].scheme is chosen
+    assert settled(goal, seen(100, 20, may_lose=True)).stances[SLICE].scheme is chosen
+
+
+def test_what_may_not_lose_is_recovered_precisely_whatever_the_semantics() -> None:
+    stance = settled(RecoveryGoal(3.5, "gap"), seen(100, 20, may_lose=False)).stances[SLICE]
+    assert (
+        stance.scheme is COLD
+    )  # the others' estimates are above 2.8 s, which passive takes with gaps
+    assert stance.assessment.estimates[PASSIVE].seconds == pytest.approx(3.5)
 
 
 def test_weights_say_what_is_cheapest() -> None:

@@ -19,7 +19,7 @@ from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import RestoredTo
 from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, FrameHeader, FrameKind
+from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, LOST, FrameHeader, FrameKind
 from streammine.model.schemes import Scheme
 from streammine.model.snapshots import Restore, SnapshotRecord
 
@@ -61,6 +61,7 @@ class SlicePlayer:
     0.3 data 5, the last, flagged it ends a checkpoint's epoch
     0.3 little 5                  a batch too small to be worth a run of its own
     0.3 end 5                     the end of epoch 5 (or ``inf``); ``, flagged`` for a checkpoint
+    0.3 end 5, lost               the end of epochs up to 5 that are lost
     0.3 end inf after 5           the end of the input; epoch 5 was the last that held data
     8 credit 5                    credit on channel 8
     8 resend 3                    frames from 3 on are asked for
@@ -164,7 +165,8 @@ def frame_arrived(line: str, receiver: int = GENERATION) -> stimuli.FrameArrived
     kind, epoch = words[1], words[2]
     data = kind in ("data", "little")
     assert data or kind == "end", f"no such line: {line}"
-    flags = (ENDS_EPOCH if "last" in words else 0) | (CHECKPOINT if "flagged" in words else 0)
+    named = {"last": ENDS_EPOCH, "flagged": CHECKPOINT, "lost": LOST}
+    flags = sum(flag for word, flag in named.items() if word in words)
     header = FrameHeader(
         job=1,
         channel=_channel(link),
@@ -223,7 +225,9 @@ def frame_text(header: FrameHeader) -> str:
     text = f"{'end' if header.kind is FrameKind.EPOCH_END else 'data'} {epoch_text(header.epoch)}"
     if header.kind is FrameKind.DATA and header.ends:
         text += ", the last"
-    return f"{text}, flagged" if header.flags & CHECKPOINT else text
+    if header.flags & CHECKPOINT:
+        text += ", flagged"
+    return f"{text}, lost" if header.flags & LOST else text
 
 
 def link_text(channel: int, generation: int) -> str:
@@ -267,8 +271,8 @@ def _work_text(work: stimuli.Work) -> str:
             return f"read {rows}"
         case stimuli.Accumulate(channel, _, epoch):
             return f"accumulate {epoch} from {channel}"
-        case stimuli.CloseEpoch(epoch):
-            return f"close {epoch}"
+        case stimuli.CloseEpoch(epoch, _, lost):
+            return f"close {epoch}" + "".join(f", lost {first} to {last}" for first, last in lost)
         case stimuli.Finish(epoch):
             return f"finish in {epoch}"
         case stimuli.Discard(channel, epoch):
@@ -279,4 +283,6 @@ def _work_text(work: stimuli.Work) -> str:
             text = (
                 f"freeze {epoch}{' in full' if full else ''}, data up to {epoch_text(last_epoch)}"
             )
+            if work.lost_until != BEGINNING:
+                text += f", lost up to {work.lost_until}"
             return text if due is None else f"{text}, due {due}"

@@ -290,11 +290,6 @@ def _recovery(topology: Topology) -> Problems:
         )
     if topology.recovery is None:
         return
-    if topology.recovery.semantics == "gap":
-        yield Problem(
-            ("recovery", "semantics"),
-            "no recovery leaves epochs out yet; write semantics: precise, or take it out",
-        )
     for path in _schemes_said(topology):
         yield Problem(
             path,

@@ -70,8 +70,8 @@ class Recovery(Part):
     )
     semantics: RecoverySemantics = Field(
         default="precise",
-        description="precise: a recovery loses nothing; gap: it leaves out the epochs that it "
-        "would have to make up for, and says which (not there yet: refused).",
+        description="precise: a recovery loses nothing; gap: where an operator forgets them in the "
+        "end, it leaves out the epochs that it would have to make up for, and says which.",
     )
     cool_down: DurationField = Field(
         default=DEFAULT_COOL_DOWN,
