@@ -288,6 +288,12 @@ class ManagedJob:
         # who comes to life takes from all of a sender's replicas, so each must hold what is asked for
         return LineStanding(True, min(lacks), max(retained), snapshots, min(published))
 
+    @property
+    def forgotten(self) -> int:
+        """What replicas agreed on up to that epoch is in the store no more: nobody goes back there."""
+        complete = self.coordinator.complete
+        return complete[0].epoch if len(complete) > 1 else BEGINNING
+
     # --- moves and further replicas -------------------------------------------------------------
 
     def origins(self, slices: Sequence[SliceId]) -> dict[SliceId, Restore | None] | None:
@@ -314,6 +320,9 @@ class ManagedJob:
         epoch = BEGINNING if origin is None else origin.epoch
         if origin is not None and origin.record is not None and origin.record.name in self.damaged:
             return False
+        agrees = slice_id.vertex in self.graph.agreeing
+        if agrees and epoch < self.forgotten:
+            return False
         placements = self.plan.placements
         if any(
             each.restore and each.restore.left_out_until > epoch for each in placements[slice_id]
@@ -321,7 +330,7 @@ class ManagedJob:
             return False
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
-        if slice_id.vertex in self.graph.agreeing:
+        if agrees:
             takers.add(slice_id)
         return all(
             self.line_standing(each, placements[each], {}).retained_after <= epoch

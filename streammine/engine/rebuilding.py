@@ -6,7 +6,7 @@ losses were made up for in a row while the job got no further.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streammine.engine.ladder import promoted
@@ -16,6 +16,7 @@ from streammine.engine.placement import Node, node_of, place_again
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement, Plan
+from streammine.model.recovery import LineStanding
 from streammine.model.snapshots import Restore
 
 CALM_SECONDS = 600.0
@@ -116,8 +117,23 @@ def _restores(
         for slice_id in job.graph.slices
     }
     line = job.line(job.graph, standings)
+    if any(epoch < job.forgotten for epoch in line.values()):
+        line = job.line(job.graph, _without_stragglers(standings, job.forgotten))
     restores = {slice_id: usable[slice_id].get(epoch) for slice_id, epoch in sorted(line.items())}
     return left_out(job, kept, restores)
+
+
+def _without_stragglers(
+    standings: Mapping[SliceId, LineStanding], forgotten: int
+) -> dict[SliceId, LineStanding]:
+    """Who lives, but lacks an epoch up to that one, is rebuilt like those that are lost.
+
+    It is a replica that was far behind another one, and nobody begins the job anew for it.
+    """
+    return {
+        slice_id: replace(each, alive=False) if each.lacks_from <= forgotten else each
+        for slice_id, each in standings.items()
+    }
 
 
 def _loses_anew(job: ManagedJob, live: set[Node]) -> bool:

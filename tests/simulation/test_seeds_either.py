@@ -61,6 +61,7 @@ INPUTS = {"east": received(1), "west": received(2)}
 TWO = Seeds(Workload(counted(2), INPUTS))
 THREE = Seeds(Workload(counted(3, slices=1), INPUTS))
 ONE = Seeds(Workload(counted(1, slices=1), INPUTS))
+PASSIVE = Seeds(Workload(counted(2, slices=1, scheme="passive-replication"), INPUTS))
 WINDOWS = Seeds(Workload(counted(2, slices=1, window="20s"), INPUTS))
 
 
@@ -75,6 +76,11 @@ def test_three_replicas() -> None:
 
 def test_a_replica_alone() -> None:
     ONE.run("all", SEEDS[50 : 50 + PORTION])
+
+
+def test_a_committer_that_was_far_behind_outlives_all_others() -> None:
+    """Then nobody goes back behind what has been forgotten of the decisions."""
+    PASSIVE.run("all", [500_004])
 
 
 def test_windows_of_several_epochs() -> None:

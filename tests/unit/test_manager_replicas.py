@@ -32,11 +32,17 @@ def replicated(replicas: int) -> JobGraph:
 class Managed:
     """A manager and its job of `replicas` on the nodes a, b, ..., with complete checkpoints 10 and 20."""
 
-    def __init__(self, nodes: str, replicas: int = 2, wanted: int | None = None) -> None:
+    def __init__(
+        self,
+        nodes: str,
+        replicas: int = 2,
+        wanted: int | None = None,
+        graph: JobGraph | None = None,
+    ) -> None:
         self.nodes = nodes
         self.manager = leading(*nodes)
         self.plans: list[Plan] = []
-        seen = JobSeen(1, replicated(replicas), wanted or len(nodes), ASYNCHRONOUS)
+        seen = JobSeen(1, graph or replicated(replicas), wanted or len(nodes), ASYNCHRONOUS)
         told(self.manager, seen, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
         self.hear()
         self.hear()
@@ -302,3 +308,19 @@ def test_the_status_tells_of_every_replica_which_node_has_it_and_whether_it_lead
         {"node": "a", "generation": 2, "leads": True, "phase": "running", "frontier": 25},
         {"node": "c", "generation": 5, "leads": False, "phase": "deploying", "frontier": BEGINNING},
     ]
+
+
+def test_nobody_begins_the_job_anew_for_a_replica_that_lives_and_was_far_behind() -> None:
+    """Of what lies before the older of two complete checkpoints, what was agreed on is forgotten."""
+    source, counts = GRAPH.vertices
+    counts = replace(counts, replicas=2, scheme=Scheme.ACTIVE_REPLICATION)
+    managed = Managed("ab", graph=JobGraph((source, counts), GRAPH.edges))
+    (second,) = managed.plan.placements[SliceId("counts", 0)][1:]
+    assert second.node == "b"
+    managed.hear(behind={second.generation: 5})
+    told(managed.manager, NodesChanged((("b", 2),)))
+    origins = {
+        str(slice_id): group[0].restore.epoch if group[0].restore is not None else None
+        for slice_id, group in managed.plan.placements.items()
+    }
+    assert origins == {"source/0": 20, "source/1": None, "counts/0": 20, "counts/1": None}
