@@ -81,7 +81,9 @@ class AgreeingSlice(SliceMachine):
         self._now_seconds = 0.0
         self._flagged: list[int] = []
         self._named = BEGINNING if restored is None else restored.epoch
-        self._told: set[tuple[int, int]] = set()
+        self._told = dict.fromkeys(
+            (each.number for feeds in self.feeds for each in feeds.channels), BEGINNING
+        )
         self._reports: dict[tuple[int, ...], TellReplicas] = {}
         self._decisions: deque[Decision] = deque()
         inputs = tuple(each for channels in feeds for each in channels)
@@ -156,9 +158,7 @@ class AgreeingSlice(SliceMachine):
         epochs = {each for each in self._flagged if each < below}
         for channel in self.inputs.values():
             whole = min(below, channel.open_epoch)
-            epochs.update(
-                each for each in self.bags.of(channel.number) if self._named < each < whole
-            )
+            epochs.update(self.bags.between(channel.number, self._named, whole))
         if below == INFINITY:
             epochs.add(INFINITY)
         elif not epochs and self._named <= self.agreement.decided:
@@ -174,13 +174,15 @@ class AgreeingSlice(SliceMachine):
 
     def _hold(self, channel: InputChannel) -> list[Effect]:
         """Tell of bags of named epochs that are complete."""
-        effects: list[Effect] = []
-        for epoch in self.bags.of(channel.number):
-            bag = channel.number, epoch
-            if epoch < channel.open_epoch and epoch <= self._named and bag not in self._told:
-                self._told.add(bag)
-                found = words.Bag(str(channel.number), self.bags.size(*bag))
-                effects += self._agree(words.BagHeld(self._input_of(channel), epoch, found))
+        number, effects = channel.number, list[Effect]()
+        whole = min(channel.open_epoch, self._named + 1)
+        for epoch in self.bags.between(number, self._told[number], whole):
+            self._told[number] = epoch
+            if (number, epoch) not in self.bags:
+                # what was told before settled it
+                continue
+            found = words.Bag(str(number), self.bags.size(number, epoch))
+            effects += self._agree(words.BagHeld(self._input_of(channel), epoch, found))
         return effects
 
     def _input_of(self, channel: InputChannel) -> int:
@@ -235,7 +237,6 @@ class AgreeingSlice(SliceMachine):
     def _pass_over(self, before: int, epoch: int) -> None:
         """Nothing else of epochs up to this one is wanted."""
         self.bags.forget(epoch)
-        self._told = {each for each in self._told if each[1] > epoch}
         for channel in self.inputs.values():
             channel.pass_over(epoch)
         self.barriers = [each for each in self.barriers if not before < each < epoch]

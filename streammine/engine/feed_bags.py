@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
 
 from streammine.engine.input_channel import InputChannel
@@ -17,30 +18,44 @@ class FeedBags:
     def __init__(self) -> None:
         self.nbytes = 0
         self._bags: dict[tuple[int, int], Work] = {}
+        self._epochs: dict[int, list[int]] = {}
 
     def __contains__(self, bag: tuple[int, int]) -> bool:
         return bag in self._bags
 
     def add(self, work: Accumulate, nbytes: int) -> None:
-        self._bags.setdefault((work.channel, work.epoch), []).append((work, nbytes))
+        bag = work.channel, work.epoch
+        if bag not in self._bags:
+            self._bags[bag] = []
+            insort(self._epochs.setdefault(work.channel, []), work.epoch)
+        self._bags[bag].append((work, nbytes))
         self.nbytes += nbytes
 
     def take(self, channel: int, epoch: int) -> Work:
-        taken = self._bags.pop((channel, epoch), [])
+        if (channel, epoch) not in self:
+            return []
+        taken = self._bags.pop((channel, epoch))
+        epochs = self._epochs[channel]
+        del epochs[bisect_left(epochs, epoch)]
         self.nbytes -= sum(nbytes for _, nbytes in taken)
         return taken
 
     def size(self, channel: int, epoch: int) -> int:
         return sum(nbytes for _, nbytes in self._bags[channel, epoch])
 
-    def of(self, channel: int) -> list[int]:
-        """The epochs of which a channel has given anything, ascending."""
-        return sorted(epoch for number, epoch in self._bags if number == channel)
+    def between(self, channel: int, after: int, below: int) -> list[int]:
+        """The epochs above `after` and below `below` of which a channel has given anything, ascending.
+
+        There may be thousands that wait: nothing here looks at all of them.
+        """
+        epochs = self._epochs.get(channel, [])
+        return epochs[bisect_right(epochs, after) : bisect_left(epochs, below)]
 
     def forget(self, epoch: int) -> None:
         """Nothing of epochs up to this one is wanted any more."""
-        for channel, each in [bag for bag in self._bags if bag[1] <= epoch]:
-            self.take(channel, each)
+        for channel in self._epochs:
+            for each in self.between(channel, BEGINNING, epoch + 1):
+                self.take(channel, each)
 
 
 @dataclass

@@ -278,3 +278,38 @@ def test_bags_that_nobody_has_are_not_fetched() -> None:
 
 def test_ballots_are_ordered_by_plan_and_then_by_attempt() -> None:
     assert Ballot(1, 9) < Ballot(2, 0) < Ballot(2, 1)
+
+
+def test_telling_of_one_bag_may_settle_epochs_of_the_next_ones() -> None:
+    """Of several epochs that come at once the last may be passed over while the first is told."""
+    bench = Bench()
+    bench.frame(EAST, 5, rows=1)
+    bench.frame(EAST, 6, rows=1)
+    assert bench.named() == [("0", 5), 5, ("0", 6), 6]
+    bench.frame(WEST, 5, rows=1, ends=False)
+    choices = {5: WEST, 6: EAST}
+    bench.notes.says = [
+        words.Process(Decision(epoch - 1, BagSet(epoch, ((EAST, Bag(str(channel))),))))
+        for epoch, channel in choices.items()
+    ]
+    effects = bench.frame(WEST, 6, rows=1)
+    (run,) = [each for each in effects if isinstance(each, Run)]
+    assert [(each.channel, each.epoch) for each in run.work if isinstance(each, Accumulate)] == [
+        (WEST, 5)
+    ]
+    assert bench.named() == [("1", 5)]
+
+
+def test_many_bags_that_wait_cost_no_more_each() -> None:
+    """What a frame costs does not depend on how many epochs wait for a decision."""
+    bench = Bench()
+    for epoch in range(500):
+        bench.frame(EAST, epoch, rows=1)
+        bench.frame(WEST, epoch, rows=1)
+    assert len(bench.named()) == 3 * 500
+    bags = bench.machine.bags
+    assert bags.between(EAST, 497, 500) == [498, 499]
+    assert bags.nbytes == 2 * 500 * 10
+    bags.forget(498)
+    assert bags.nbytes == 2 * 10
+    assert bags.between(WEST, 0, 1000) == [499]
