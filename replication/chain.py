@@ -71,8 +71,11 @@ class Bags:
         self._held = {epoch: bags for epoch, bags in self._held.items() if epoch > covered}
 
     def _drop(self, start: int, stop: int) -> None:
-        for epoch in [each for each in self._held if start <= each < stop]:
-            del self._held[epoch]
+        passed = range(start, stop)
+        # mostly few are passed over, and many are held
+        for epoch in passed if stop - start < len(self._held) else list(self._held):
+            if epoch in passed:
+                self._held.pop(epoch, None)
 
 
 class Chain:
