@@ -89,7 +89,13 @@ class Ballots:
         }
 
     def entries(self) -> tuple[Entry, ...]:
-        return tuple(self._entry(after) for after in sorted(self._instances))
+        return tuple(self._entry(after) for after in self._near())
+
+    def _near(self) -> list[int]:
+        """What is to be told, and fetched. Thousands may have been brought along; where every decision is in
+        the store, those that come later have time, and nobody learns them from this replica alone."""
+        afters = sorted(self._instances)
+        return afters[: 2 * WINDOW] if self._settings.every_decision_stored else afters
 
     def forget(self, decided: int) -> None:
         for after in [each for each in self._instances if each < decided]:
@@ -231,9 +237,10 @@ class Ballots:
 
     def wanted(self, decided: int) -> Iterator[tuple[int, BagSet]]:
         """Values by the epoch before them that this replica would accept, had it the bags."""
-        for after, instance in self._instances.items():
+        for after in self._near():
             if after < decided:
                 continue
+            instance = self._instances[after]
             brought = instance.accepted
             if brought is not None and brought.ballot.attempt == INHERITED:
                 yield after, brought.value
