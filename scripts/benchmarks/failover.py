@@ -14,13 +14,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks import options
 from benchmarks.gaps import longest_gap
@@ -103,6 +105,12 @@ class Lost:
 @click.option(
     "--runs", type=click.IntRange(1), default=3, show_default=True, help="Of each victim."
 )
+@click.option(
+    "--receivers",
+    is_flag=True,
+    help="The input comes from two receivers of one feed that got different rows; replicas agree on "
+    "whose count.",
+)
 def failover(
     slices: int,
     folder: Path,
@@ -113,24 +121,29 @@ def failover(
     keys: int,
     rate: int,
     runs: int,
+    receivers: bool,
 ) -> None:
     lost: list[Lost] = []
     with tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch:
+        # what receivers got that is chosen may be something else in each run
         digests = {
-            fault: _undisturbed(Path(scratch), _job(fault, keys, rate, slices)) for fault in faults
+            fault: _undisturbed(Path(scratch), _job(fault, keys, rate, slices))
+            for fault in faults
+            if not receivers
         }
         for count in replicas:
             for nodes in (count + more for more in spare):
                 for fault in faults:
-                    held = _job(fault, keys, rate, slices, count)
+                    held = replace(_job(fault, keys, rate, slices, count), receivers=receivers)
                     for victim in [*range(nodes)] * runs:
                         lost.append(_measured(Path(scratch), held, nodes, fault, victim))
     for each in lost:
-        if each.digest != digests[each.fault]:
+        if each.digest != digests.get(each.fault, each.digest):
             raise click.ClickException(f"the digest is another where {_said(each)}")
     figures = {
         "name": "failover",
         "paced_events_per_second": rate,
+        "receivers": 2 if receivers else 1,
         "epoch_seconds": EPOCH_SECONDS,
         "runs": [_figures(each) for each in lost],
         "victims": [_victim_figures(every) for every in _by_victim(lost)],
@@ -185,6 +198,7 @@ def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int
             os.kill(process, signal.SIGCONT)
             last = begun + FROZEN_SECONDS + WOKEN_SECONDS
         run = cluster.finish(job, LONGEST_RUN_SECONDS)
+        _require_equal_replicas(output)
         times = [at for _, at in commit_times(output / PULSE)]
         assert held.replicas is not None
         return Lost(
@@ -198,6 +212,16 @@ def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int
             run.digest(),
             tuple(at - begun for at in times),
         )
+
+
+def _require_equal_replicas(output: Path) -> None:
+    """All replicas of a sink's slice have written the same rows of an epoch, lost or not."""
+    written: dict[Path, pa.Table] = {}
+    for path in sorted((output / "result").glob("part-*.parquet")):
+        table = pq.read_table(path)
+        known = written.setdefault(path.with_name(path.name.partition("-g")[0]), table)
+        if not known.equals(table):
+            raise click.ClickException(f"{path} has other rows than another replica has written")
 
 
 def _roles(cluster: LiveCluster, job: LiveJob, name: str) -> Iterator[str]:
@@ -286,7 +310,8 @@ def _print(figures: dict[str, Any]) -> None:
     print_table(head, rows)
     print(
         f"of all runs: median {figures['median_longer_seconds'] * 1000:.0f} ms longer, most "
-        f"{figures['most_longer_seconds'] * 1000:.0f} ms; bar: {BAR_SECONDS * 1000:.0f} ms; digests unchanged"
+        f"{figures['most_longer_seconds'] * 1000:.0f} ms; bar: {BAR_SECONDS * 1000:.0f} ms; "
+        + ("replicas wrote the same" if figures["receivers"] > 1 else "digests unchanged")
     )
 
 

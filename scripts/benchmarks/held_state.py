@@ -21,6 +21,7 @@ Mode = Literal["none", "asynchronous", "synchronous"]
 
 HELD = "held"
 PULSE = "pulse"
+RECEIVERS = ("east", "west")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class HeldState:
     `rate` in events/s; None: as fast as it goes. `file`: the readings come from there, and at its pace.
     `interval_seconds` is between checkpoints. Every slice has `replicas`, under `scheme`; None: one, or what
     follows from the other. `recovery`: as a topology has it; schemes are chosen then, or set while it runs.
+    `receivers`: the readings come from one of two sources, which got other ones.
     """
 
     plugs: int
@@ -54,6 +56,7 @@ class HeldState:
     scheme: Scheme | None = None
     file: ReadingsFile | None = None
     recovery: dict[str, Any] | None = None
+    receivers: bool = False
 
     @property
     def epoch_seconds(self) -> float:
@@ -63,14 +66,16 @@ class HeldState:
 
     def topology(self, output: Path) -> Topology:
         """Sinks lie in `output`: "result", and "pulse" where the source is paced."""
-        topology = Topology(
-            name="held-state",
-            epoch={"time": "1s", "column": "ts"},
-            snapshot=self._snapshot(),
-            replicas=self.replicas,
-            scheme=self.scheme,
-            recovery=self.recovery,
-        ).source("readings", slices=self.slices, **self._input())
+        topology = self._sources(
+            Topology(
+                name="held-state",
+                epoch={"time": "1s", "column": "ts"},
+                snapshot=self._snapshot(),
+                replicas=self.replicas,
+                scheme=self.scheme,
+                recovery=self.recovery,
+            )
+        )
         if self.form == "columns":
             topology = topology.operator(
                 HELD,
@@ -99,6 +104,15 @@ class HeldState:
         )
         return self._with_pulse(topology, output) if self._paced else topology
 
+    def _sources(self, topology: Topology) -> Topology:
+        if not self.receivers:
+            return topology.source("readings", slices=self.slices, **self._input(seed=1))
+        for seed, name in enumerate(RECEIVERS):
+            topology = topology.source(
+                name, slices=self.slices, replicas=1, **self._input(seed=seed)
+            )
+        return topology.operator("readings", either=list(RECEIVERS))
+
     @property
     def _epochs(self) -> int:
         return self.file.epochs if self.file else -(-self.events // self.epoch_events)
@@ -107,14 +121,14 @@ class HeldState:
     def _paced(self) -> bool:
         return (self.rate if self.file is None else self.file.speed) is not None
 
-    def _input(self) -> dict[str, Any]:
+    def _input(self, seed: int) -> dict[str, Any]:
         if self.file is not None:
             pace = {} if self.file.speed is None else {"speed": self.file.speed}
             return {"files": str(self.file.path), "prepare": "none", **pace}
         return {
             "generator": "readings",
             "rows": self.events,
-            "seed": 1,
+            "seed": seed,
             "with_": {
                 "plugs": self.plugs,
                 "properties": 1,

@@ -230,7 +230,7 @@ class ManagedJob:
     def generation_in(self, version: int) -> int:
         """Of the replicas that a plan adds: the first plan makes all of a slice, any other one at most."""
         first = self.recovery.first_generation
-        return first if version == 1 else first + version + self.graph.most_replicas - 2
+        return first if version == 1 else self.graph.newest_generation(version, first)
 
     def usable_nodes(self, nodes: Sequence[Node]) -> list[Node]:
         assert self.plan is not None
@@ -341,16 +341,16 @@ class ManagedJob:
         )
 
     def lowest_needed(self) -> int:
-        """Replicas that are behind, or only on their way, may ask for what comes after this epoch; INFINITY:
-        there are none."""
+        """Replicas may ask for what comes after this epoch. Who leads now may be behind the one that made the
+        snapshots of a complete checkpoint."""
         assert self.plan is not None
         epochs = [
             self._stands_after(slice_id, each)
             for slice_id, group in self.plan.placements.items()
             for each in group
-            if each.rung.queues and (each is not group[0] or self.report_of(slice_id, each) is None)
+            if each.rung.queues
         ]
-        return min(epochs, default=INFINITY)
+        return min(epochs)
 
     def all_received(self, epoch: int) -> bool:
         """Nobody will ask for that epoch, or for one before it, once more."""

@@ -253,6 +253,8 @@ class ManagerMachine:
             job.plan, job.phase = None, JobPhase.SUBMITTED
             if job.standing is not None:
                 self._plan_seen(job.standing)
+                # nobody has followed what the plan that is none allowed to forget
+                job.retain_after = min(job.retain_after, job.lowest_needed())
 
     def _end_seen(self, number: int) -> None:
         if number in self.jobs:

@@ -369,7 +369,10 @@ class NodeMachine(SeatingNode):
         if job is None or (job.plan is not None and message.plan_version < job.plan.version):
             # replicas of the newer plan may begin behind what the older one had no use for
             return
-        directed = stimuli.Directed(message.proposed, message.making, message.retain_after)
+        # what a plan allows to forget that does not stand yet, a replica of this one may still ask for
+        follows = job.plan is not None and message.plan_version == job.plan.version
+        retain_after = message.retain_after if follows else job.directed.retain_after
+        directed = stimuli.Directed(message.proposed, message.making, retain_after)
         if directed == job.directed:
             return
         job.directed = directed
@@ -382,7 +385,8 @@ class NodeMachine(SeatingNode):
         if job is None or job.plan is None or not 0 <= channel < len(job.channels):
             return False
         known = [each.generation for each in job.placed(job.channels[channel].target)]
-        return receiver in known or receiver > max(known, default=0)
+        newest = job.graph.newest_generation(job.plan.version, job.recovery.first_generation)
+        return receiver in known or receiver > newest
 
     def _to_replica(
         self, number: int, slice_id: SliceId, generation: int, stimulus: stimuli.Stimulus

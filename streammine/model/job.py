@@ -227,6 +227,11 @@ class JobGraph:
             return Scheme.ACTIVE_STANDBY
         return _INSTEAD.get((self.vertex(name).kind, scheme), scheme)
 
+    def newest_generation(self, version: int, first: int) -> int:
+        """No plan up to this version has given a higher one: the first plan makes all replicas of a slice,
+        any other one at most. `first` is the first generation of this attempt to run the job."""
+        return first + version + self.most_replicas - 2
+
     def kind_at(self, name: str, edge: Edge) -> EdgeKind:
         """What an edge is to a vertex at one of its ends; "plain" for a vertex outside of loops."""
         if self.loop(name) is None:

@@ -278,6 +278,17 @@ def test_nothing_that_a_slow_replica_may_ask_for_is_pruned() -> None:
     assert job.manager.jobs[1].retain_after == 40
 
 
+def test_nothing_that_the_new_leader_may_ask_for_is_pruned() -> None:
+    # who led has made the snapshot of 30, and is lost before it counts; who leads now stands at 12
+    job = Managed("ab")
+    job.hear(35, (30,), {2: 12})
+    job.live("b")
+    told(job.manager, CheckpointPublished(1, 30, None))
+    job.hear(13, behind={2: 12})
+    told(job.manager, Ticked(1.0, 1000.0))
+    assert job.manager.jobs[1].retain_after <= 11
+
+
 def test_nothing_that_a_replica_on_its_way_may_ask_for_is_pruned() -> None:
     job = Managed("abc")
     job.live("ac")

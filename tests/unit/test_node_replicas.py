@@ -106,6 +106,17 @@ def test_slices_that_stay_hear_of_new_generations_at_the_other_ends() -> None:
     assert told(player, node.ControlReceived("a", wish)) == ["to a: Announcements on 2"]
 
 
+def test_of_replicas_that_are_not_listed_only_those_of_plans_to_come_get_a_link() -> None:
+    player = running_b()
+    told(player, plan(4, counts_0=(on_a(1),)))
+
+    for receiver in (2, 3, 4, 5):
+        wish = control.Subscribe(JOB, 2, 1, receiver, BEGINNING, BEGINNING)
+        told(player, node.ControlReceived("a", wish))
+    # plans up to the fourth may have had 2, 3 and 4
+    assert set(player.jobs[JOB].slices[SOURCE].outputs[2].links) == {1, 5}
+
+
 def test_results_of_a_replica_that_was_withdrawn_are_dropped() -> None:
     player = running_b()
     told(player, plan(3, counts_1=(on_b(3, RESTORE),)))
@@ -192,6 +203,16 @@ def test_what_an_older_plan_had_no_use_for_may_be_needed_under_a_newer_one() -> 
     assert source.retained_after == BEGINNING
     told(player, node.ControlReceived("a", directive(7, 3, plan_version=2)))
     assert source.retained_after == BEGINNING
+    told(player, node.ControlReceived("a", directive(7, 3, plan_version=3)))
+    assert source.retained_after == 3
+
+
+def test_what_a_plan_that_is_not_seen_yet_has_no_use_for_is_kept() -> None:
+    player = running_b()
+    told(player, node.ControlReceived("a", directive(7, 3, plan_version=3)))
+    source = player.jobs[JOB].slices[SOURCE]
+    assert (source.accepted, source.retained_after) == (7, BEGINNING)
+    told(player, plan(3))
     told(player, node.ControlReceived("a", directive(7, 3, plan_version=3)))
     assert source.retained_after == 3
 
