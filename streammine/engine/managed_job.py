@@ -292,7 +292,7 @@ class ManagedJob:
     def forgotten(self) -> int:
         """What replicas agreed on up to that epoch is in the store no more: nobody goes back there."""
         complete = self.coordinator.complete
-        return complete[0].epoch if len(complete) > 1 else BEGINNING
+        return complete[0].epoch if self.graph.agreeing and len(complete) > 1 else BEGINNING
 
     # --- moves and further replicas -------------------------------------------------------------
 
@@ -320,8 +320,7 @@ class ManagedJob:
         epoch = BEGINNING if origin is None else origin.epoch
         if origin is not None and origin.record is not None and origin.record.name in self.damaged:
             return False
-        agrees = slice_id.vertex in self.graph.agreeing
-        if agrees and epoch < self.forgotten:
+        if epoch < self.forgotten:
             return False
         placements = self.plan.placements
         if any(
@@ -330,7 +329,7 @@ class ManagedJob:
             return False
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
-        if agrees:
+        if slice_id.vertex in self.graph.agreeing:
             takers.add(slice_id)
         return all(
             self.line_standing(each, placements[each], {}).retained_after <= epoch

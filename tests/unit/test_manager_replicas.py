@@ -325,7 +325,8 @@ def test_nobody_begins_the_job_anew_for_a_replica_that_lives_and_was_far_behind(
     """Of what lies before the older of two complete checkpoints, what was agreed on is forgotten."""
     source, counts = GRAPH.vertices
     counts = replace(counts, replicas=2, scheme=Scheme.ACTIVE_REPLICATION)
-    managed = Managed("ab", graph=JobGraph((source, counts), GRAPH.edges))
+    (edge,) = GRAPH.edges
+    managed = Managed("ab", graph=JobGraph((source, counts), (replace(edge, either=True),)))
     (second,) = managed.plan.placements[SliceId("counts", 0)][1:]
     assert second.node == "b"
     managed.hear(behind={second.generation: 5})
