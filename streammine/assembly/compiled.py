@@ -345,6 +345,7 @@ class CompiledJob:
         patience: AgreementSettings,
     ) -> SliceMachine:
         if slice_id.vertex in self.graph.agreeing:
+            assert patience.every_decision_stored, "no replica hands bags to another one"
             begin = BEGINNING if restored is None else restored.epoch
             return AgreeingSlice(
                 slice_id,

@@ -432,7 +432,10 @@ class NodeMachine(SeatingNode):
 
     def _told_by_replica(self, told: control.AgreementTold) -> None:
         heard = stimuli.Agreeing(Heard(told.message))
-        self._to_replica(told.job, SliceId.parse(told.slice), told.receiver, heard)
+        job = self.jobs.get(told.job)
+        for slice_id in () if job is None else job.slices:
+            if str(slice_id) == told.slice:
+                self._to_replica(told.job, slice_id, told.receiver, heard)
 
     def _made_sure(self, done: MadeSure) -> None:
         wish = MakeSure(done.job, done.slice, done.generation, done.wish)

@@ -17,6 +17,10 @@ Who hosts the machine keeps these promises
   between, which only other feeds had, are passed over.
 * Bags that were chosen, or named by this replica, are handed to peers that ask for them.
 * A replica that was lost comes back under a new generation, never under the old one.
+
+Where bags can be had from those who made them until a checkpoint covers them, and every decision is stored,
+less will do: bags need neither be handed to peers nor be held once they are processed, `MakeDurable` writes
+the decision alone, and a plan names none before it.
 """
 
 from __future__ import annotations
