@@ -101,6 +101,10 @@ class Ballots:
         for after in [each for each in self._instances if each < decided]:
             del self._instances[after]
 
+    def open(self, decided: int) -> bool:
+        """Something behind the last decision is named or led."""
+        return any(after >= decided for after in self._instances)
+
     # --- round 0 ------------------------------------------------------------------------------------
 
     def name(self, decided: int) -> None:

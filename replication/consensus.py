@@ -37,6 +37,7 @@ House rules
 -----------
 * What does not stand is neither told nor processed. What does is kept until a checkpoint covers it.
 * Paused replicas name, accept, promise and lead nothing; they learn what the others decide.
+* Where nothing is open replicas rest: they tell of themselves seldom, and count as alive for longer.
 * Time only ever makes a replica try: no rule above depends on who is thought to be alive.
 * What is kept per epoch lies between the last checkpoint and `WINDOW` epochs beyond the last decision.
 
@@ -142,6 +143,9 @@ class Consensus:
         self._has_news = False
         self._told_changes = 0
         self._repeated_at = 0.0
+        self._rests = False
+        self._open_at = 0.0
+        self._woken_at = -settings.silence_seconds
         self._effects: list[words.AgreementEffect] = []
 
     @property
@@ -309,13 +313,30 @@ class Consensus:
 
     def _on_tick(self, stimulus: words.Tick) -> None:
         self._now_seconds = stimulus.now_seconds
-        if self._now_seconds - self._repeated_at < self._settings.repeat_seconds:
+        self._note_rest()
+        settings = self._settings
+        every = settings.rest_seconds if self._rests else settings.repeat_seconds
+        if self._now_seconds - self._repeated_at < every:
             return
         self._repeated_at = self._now_seconds
         self._fetching.repeat()
         self._has_news = True
         if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
             self._be_lonely()
+
+    def _note_rest(self) -> None:
+        """Where nothing has been open for a while, there is little to say, and nobody to be missed."""
+        voting = self.phase is Phase.VOTING and self._ballots is not None
+        if not voting or self._ballots_open or self._writing:
+            self._open_at = self._now_seconds
+        rests = self._now_seconds - self._open_at >= 2 * self._settings.rest_seconds
+        if self._rests and not rests:
+            self._woken_at = self._now_seconds
+        self._rests = rests
+
+    @property
+    def _ballots_open(self) -> bool:
+        return self._ballots is not None and self._ballots.open(self._chain.decided)
 
     def _be_lonely(self) -> None:
         """Less than a majority is heard of: keep what is known safe, and try to go on."""
@@ -360,7 +381,10 @@ class Consensus:
     def _live(self) -> set[int]:
         """Replicas of the plan that seem to take part in it, this one included."""
         assert self._plan is not None
-        lost_before = self._now_seconds - self._settings.silence_seconds
+        silence = self._settings.silence_seconds
+        if self._rests or self._now_seconds - self._woken_at < silence:
+            silence += self._settings.rest_seconds
+        lost_before = self._now_seconds - silence
         live = set(self._plan.replicas) if self._planned_at > lost_before else set()
         self._peers.note_living(self._plan, lost_before, live)
         return (live - self._gone) | {self.generation}

@@ -89,7 +89,8 @@ class ReplicaPlan:
 @dataclass(frozen=True, slots=True)
 class AgreementSettings:
     """How long a replica waits, in seconds: `patience` for slow peers before an epoch is settled without
-    them; `silence` until a peer counts as lost; `repeat` between tellings of the same.
+    them; `silence` until a peer counts as lost; `repeat` between tellings of the same, and `rest` where
+    nothing has been open for twice as long.
 
     `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, at the price
     of writing every bag to the store before it is processed.
@@ -98,6 +99,7 @@ class AgreementSettings:
     patience_seconds: float = 0.02
     silence_seconds: float = 0.05
     repeat_seconds: float = 0.02
+    rest_seconds: float = 0.25
     every_decision_stored: bool = False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replication.consensus import TRANSITIONS, Event, Phase
+from streammine.model import agreement as words
 from tests.unit.agreement_transcripts import Replicas, check, ready
 
 
@@ -478,3 +479,37 @@ def test_an_older_plan_or_the_same_one_again_changes_nothing() -> None:
         > plan 1 of 1
         """,
     )
+
+
+def test_where_nothing_is_open_little_is_said_and_nobody_is_missed() -> None:
+    machines = ready(2).machines
+    told: list[tuple[float, object]] = []
+
+    def pass_by(begin: float, seconds: float, alive: tuple[int, ...]) -> None:
+        for step in range(round(seconds * 100)):
+            now = begin + step / 100
+            for each in alive:
+                for effect in machines[each].handle(words.Tick(now)):
+                    told.append((now, effect))
+                    if isinstance(effect, words.Tell):
+                        for receiver in set(effect.receivers) & set(alive):
+                            machines[receiver].handle(words.Heard(effect.message))
+
+    def reports(begin: float, end: float) -> int:
+        return sum(begin <= now < end and isinstance(each, words.Tell) for now, each in told)
+
+    def asked() -> list[float]:
+        return [now for now, each in told if isinstance(each, words.AskWitness)]
+
+    for each in (1, 2):
+        machines[each].handle(words.BagHeld(0, 5, words.Bag("a")))
+        machines[each].handle(words.EpochEnded(5))
+    pass_by(10.0, 4.0, (1, 2))
+    assert reports(10.0, 10.5) >= 30, "two replicas, every 20 ms"
+    assert 10 <= reports(12.0, 14.0) <= 18, "every quarter of a second"
+    assert asked() == []
+    # the other one is lost; that is found out when there is something to do, and soon
+    machines[1].handle(words.BagHeld(0, 7, words.Bag("a")))
+    machines[1].handle(words.EpochEnded(7))
+    pass_by(14.0, 0.5, (1,))
+    assert 14.05 <= asked()[0] <= 14.1
