@@ -485,15 +485,21 @@ def test_where_nothing_is_open_little_is_said_and_nobody_is_missed() -> None:
     machines = ready(2).machines
     told: list[tuple[float, object]] = []
 
-    def pass_by(begin: float, seconds: float, alive: tuple[int, ...]) -> None:
+    def give(now: float, each: int, stimulus: words.AgreementStimulus, alive: set[int]) -> None:
+        for effect in machines[each].handle(stimulus):
+            told.append((now, effect))
+            if isinstance(effect, words.Tell):
+                for receiver in alive.intersection(effect.receivers):
+                    give(now, receiver, words.Heard(effect.message), alive)
+
+    def pass_by(begin: float, seconds: float, alive: set[int], epoch: int) -> None:
+        """Time passes for those who live, who have a bag at its beginning."""
+        for each in alive:
+            give(begin, each, words.BagHeld(0, epoch, words.Bag("a")), alive)
+            give(begin, each, words.EpochEnded(epoch), alive)
         for step in range(round(seconds * 100)):
-            now = begin + step / 100
             for each in alive:
-                for effect in machines[each].handle(words.Tick(now)):
-                    told.append((now, effect))
-                    if isinstance(effect, words.Tell):
-                        for receiver in set(effect.receivers) & set(alive):
-                            machines[receiver].handle(words.Heard(effect.message))
+                give(begin + step / 100, each, words.Tick(begin + step / 100), alive)
 
     def reports(begin: float, end: float) -> int:
         return sum(begin <= now < end and isinstance(each, words.Tell) for now, each in told)
@@ -501,15 +507,11 @@ def test_where_nothing_is_open_little_is_said_and_nobody_is_missed() -> None:
     def asked() -> list[float]:
         return [now for now, each in told if isinstance(each, words.AskWitness)]
 
-    for each in (1, 2):
-        machines[each].handle(words.BagHeld(0, 5, words.Bag("a")))
-        machines[each].handle(words.EpochEnded(5))
-    pass_by(10.0, 4.0, (1, 2))
-    assert reports(10.0, 10.5) >= 30, "two replicas, every 20 ms"
-    assert 10 <= reports(12.0, 14.0) <= 18, "every quarter of a second"
+    pass_by(0.0, 4.0, {1, 2}, epoch=5)
+    assert {each.decided for each in machines.values()} == {5}
+    assert reports(0.1, 0.5) >= 30, "two replicas, every 20 ms"
+    assert 12 <= reports(2.0, 4.0) <= 18, "every quarter of a second"
     assert asked() == []
     # the other one is lost; that is found out when there is something to do, and soon
-    machines[1].handle(words.BagHeld(0, 7, words.Bag("a")))
-    machines[1].handle(words.EpochEnded(7))
-    pass_by(14.0, 0.5, (1,))
-    assert 14.05 <= asked()[0] <= 14.1
+    pass_by(4.0, 0.5, {1}, epoch=7)
+    assert 4.04 <= asked()[0] <= 4.12
