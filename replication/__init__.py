@@ -3,6 +3,7 @@
 from replication.checkpointing import Coordinator
 from replication.checkpoints import (
     GENERATIONS_PER_ATTEMPT,
+    any_checkpoint,
     decode_checkpoint,
     encode_checkpoint,
     first_generation,
@@ -36,6 +37,7 @@ __all__ = [
     "Layer",
     "LoadedSnapshot",
     "Term",
+    "any_checkpoint",
     "begin_term",
     "collect",
     "decode_checkpoint",

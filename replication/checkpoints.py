@@ -16,6 +16,7 @@ import pyarrow as pa
 from replication.documents import fetch, seal, unseal
 from replication.naming import (
     ATTEMPTS,
+    CHECKPOINTS,
     RUN,
     Term,
     attempt_name,
@@ -100,6 +101,11 @@ def newest_checkpoints(
         if not found or checkpoint.epoch != found[-1].epoch:
             found.append(checkpoint)
     return found[::-1]
+
+
+def any_checkpoint(store: Store) -> bool:
+    """Whether there is or was one, be it damaged. Raises OutputError."""
+    return any(checkpoint_of(name) is not None for name in store.list(CHECKPOINTS))
 
 
 def read_checkpoint(store: Store, name: str) -> Checkpoint:

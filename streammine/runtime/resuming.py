@@ -12,6 +12,7 @@ from dataclasses import replace
 from streammine.assembly import (
     CompiledJob,
     Term,
+    any_checkpoint,
     begin_term,
     first_generation,
     load_run,
@@ -80,6 +81,13 @@ def resumed_submission(
     begin_term(run.store, Term(attempt), warn)
     checkpoints = newest_checkpoints(run.store, warn=warn)
     newest = max(checkpoints, key=lambda checkpoint: checkpoint.epoch, default=None)
+    if newest is None and compiled.graph.agreeing and any_checkpoint(run.store):
+        takers = listed(sorted(compiled.graph.agreeing))
+        raise OutputError(
+            f"run {run.name}: none of its checkpoints can be read. What {takers} took of its receivers "
+            "before them is known no more, and might be other rows than those that were committed; run the "
+            "topology again"
+        )
     recovery = replace(
         saved.recovery,
         store=run.location,

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from replication import Term, publish_checkpoint
-from replication.naming import SnapshotName
+from replication.naming import SnapshotName, checkpoint_name
 from streammine.assembly import load_run, write_snapshot
 from streammine.model.contracts import FrozenSlice
 from streammine.model.document import parse_topology
@@ -94,6 +94,32 @@ def test_it_goes_on_from_the_newest_checkpoint(place):
     for epoch in (3, 9):
         publish_checkpoint(place.run.store, checkpoint(epoch), Term())
     assert place.resumed().recovery.resume == checkpoint(9).slices
+
+
+EITHER = """\
+name: words
+epoch: {time: 1s, column: ts}
+sources:
+  east: {files: east.parquet, prepare: none, slices: 1}
+  west: {files: west.parquet, prepare: none, slices: 1}
+operators:
+  lines: {either: [east, west]}
+  counts: {input: lines, key: ts, aggregate: {count: count()}}
+sinks: {result: {input: counts, format: csv, path: out}}
+"""
+
+
+def test_what_was_agreed_on_before_a_checkpoint_that_can_not_be_read_is_not_guessed(tmp_path):
+    for name in ("east", "west"):
+        pyarrow.parquet.write_table(pa.table({"ts": [1]}), tmp_path / f"{name}.parquet")
+    place = Place(tmp_path, EITHER)
+    try:
+        assert place.resumed().recovery.resume == {}, "all that was decided is in the store"
+        place.run.store.put(checkpoint_name(3, Term()), b"rotten")
+        with pytest.raises(OutputError, match="What counts took of its receivers"):
+            place.resumed()
+    finally:
+        place.run.close()
 
 
 def test_a_pace_begins_with_the_row_that_the_slice_that_was_furthest_had_come_to(tmp_path):
