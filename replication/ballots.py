@@ -3,7 +3,9 @@
 What follows one epoch goes through these stages here::
 
     stage      what happens                                              next stage
-    open       this replica has bags for what follows: it names them     named         ballot (plan, 0)
+    open       this replica has bags for what follows, or (where bags
+               need not be held) has heard what another one named:
+               it names them                                             named         ballot (plan, 0)
     open,      a leader asks: no lower ballot any more                   promised
       named
     any        a leader's value is of no lower ballot, and held          accepted      ballot (plan, attempt)
@@ -108,20 +110,35 @@ class Ballots:
     # --- round 0 ------------------------------------------------------------------------------------
 
     def name(self, decided: int) -> None:
-        """Name what is complete here; but of what former plans may have chosen only that."""
+        """Name what is complete here; but of what former plans may have chosen only that.
+
+        Where bags need not be held, who is slower names what it hears, and keeps nobody waiting.
+        """
         after = decided
         for _ in range(WINDOW):
             instance = self._instances.get(after)
             known = instance.accepted if instance is not None else None
-            value = known.value if known is not None else self._bags.next_set(after)
+            value = self._to_name(after) if known is None else known.value
             if value is None:
                 return
             instance = self._instance(after)
             unnamed = known is None or known.ballot.attempt == INHERITED
-            if instance.promised == self._named and unnamed and not self._bags.lacking(value):
+            if instance.promised == self._named and unnamed and self._may_accept(value):
                 instance.accepted = Accepted(self._named, value)
                 self.changes += 1
             after = value.epoch
+
+    def _to_name(self, after: int) -> BagSet | None:
+        if self._settings.every_decision_stored:
+            votes = (accepted(entry) for _, entry in self._peers.entries(self.plan, after))
+            heard = [vote.value for vote in votes if vote and vote.ballot == self._named]
+            if heard:
+                return most_common(heard)
+        return self._bags.next_set(after)
+
+    def _may_accept(self, value: BagSet) -> bool:
+        """Bags that can always be had from those who made them need not be held."""
+        return self._settings.every_decision_stored or not self._bags.lacking(value)
 
     # --- led ballots --------------------------------------------------------------------------------
 
@@ -132,7 +149,7 @@ class Ballots:
             if entry.promised > instance.promised and self._leads(sender, entry.promised):
                 self._promise(instance, entry.promised)
             vote = self._offer(sender, entry)
-            if vote is not None and not self._bags.lacking(vote.value):
+            if vote is not None and self._may_accept(vote.value):
                 self._promise(instance, vote.ballot)
                 instance.accepted = vote
 
@@ -178,7 +195,7 @@ class Ballots:
             instance.proposal = self._proposal(after, instance.leading, names)
         ours = instance.accepted is not None and instance.accepted.ballot == instance.leading
         value = instance.proposal
-        if value is not None and not ours and not self._bags.lacking(value):
+        if value is not None and not ours and self._may_accept(value):
             assert instance.leading is not None
             assert instance.promised == instance.leading
             instance.accepted = Accepted(instance.leading, value)
@@ -189,7 +206,7 @@ class Ballots:
         assert instance.leading is not None
         passed = self._highest(after, instance) > instance.leading
         value = instance.proposal
-        return passed or (value is not None and bool(self._bags.lacking(value)))
+        return passed or (value is not None and not self._may_accept(value))
 
     def _highest(self, after: int, instance: Instance) -> Ballot:
         """The highest ballot that anybody promised."""

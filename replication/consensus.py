@@ -55,7 +55,7 @@ House rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -142,7 +142,12 @@ class Consensus:
         self._sequence = 0
         self._has_news = False
         self._told_changes = 0
-        self._repeated_at = 0.0
+        self._told_at = self._repeated_at = 0.0
+        # By the end of a step: what is to be written, and told, as others could not see it by themselves; and
+        # up to where each was told lately.
+        self._to_write: list[StoredDecision] = []
+        self._to_tell: list[Decision] = []
+        self._told_decided: dict[int, int] = {}
         self._rests = False
         self._open_at = 0.0
         self._woken_at = -settings.silence_seconds
@@ -252,21 +257,18 @@ class Consensus:
         if isinstance(message, Report):
             self._hear(message)
             return
-        before = self._chain.decided
         for decision in message.decisions:
             if decision.after == self._chain.decided:
                 self._decide(decision)
-        if self._chain.decided > before:
-            self._tell((message.sender,))
 
     def _hear(self, report: Report) -> None:
         if not self._peers.hear(report, self._now_seconds):
             return
         self._outdated(report.plan_version)
-        known = tuple(self._chain.following(report.decided, WINDOW))
-        if known:
-            message = words.Decisions(self.generation, known)
-            self._effects.append(words.Tell((report.sender,), message))
+        told = self._told_decided.get(report.sender, report.decided)
+        self._tell_decisions(
+            (report.sender,), self._chain.following(max(told, report.decided), WINDOW)
+        )
         if report.asks:
             self._tell((report.sender,))
 
@@ -277,16 +279,16 @@ class Consensus:
         self._ballots.witness = stimulus.holder == self.generation
 
     def _on_durable(self, stimulus: words.DecisionDurable) -> None:
-        stored = stimulus.stored
-        after = stored.decision.after
-        if stored.plan_version == self._newest_plan:
-            self._writing.discard(after)
-        self._outdated(stimulus.seal)
-        if stimulus.seal > stored.plan_version:
-            return
-        if after >= self._chain.decided:
-            self._standing[after] = stored.decision.chosen
-        self._chain.note_stored(after)
+        for each in stimulus.stored:
+            after = each.decision.after
+            if each.plan_version == self._newest_plan:
+                self._writing.discard(after)
+            self._outdated(stimulus.seal)
+            if stimulus.seal > each.plan_version:
+                continue
+            if after >= self._chain.decided:
+                self._standing[after] = each.decision.chosen
+            self._chain.note_stored(after)
 
     def _on_covered(self, stimulus: words.Covered) -> None:
         self._chain.cover(stimulus.epoch)
@@ -320,7 +322,8 @@ class Consensus:
             return
         self._repeated_at = self._now_seconds
         self._fetching.repeat()
-        self._has_news = True
+        self._told_decided.clear()
+        self._has_news = self._now_seconds - self._told_at >= every or self._has_news
         if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
             self._be_lonely()
 
@@ -346,7 +349,7 @@ class Consensus:
         for decision in self._chain.not_stored():
             if len(self._writing) >= WRITES_AT_ONCE:
                 return
-            if not self._bags.lacking(decision.chosen):
+            if self._may_write(decision):
                 self._write(decision)
 
     # --- progress -----------------------------------------------------------------------------------
@@ -360,6 +363,7 @@ class Consensus:
             if self.phase is Phase.VOTING and not self._paused:
                 self._vote()
             self._settle()
+        self._write_and_tell()
         self._process()
         self._fetch()
         if self._has_news or self._progress()[1] != self._told_changes:
@@ -420,21 +424,25 @@ class Consensus:
     def _bring_to_store(self, decision: Decision) -> None:
         """One of the replicas does: the coordinator, or who counts for two."""
         writes = self._witness_holder == self.generation or min(self._live()) == self.generation
-        if writes and not self._bags.lacking(decision.chosen):
+        if writes and self._may_write(decision):
             self._write(decision)
+
+    def _may_write(self, decision: Decision) -> bool:
+        """Bags go to the store with the decision, unless they can be had where they were made."""
+        return self._settings.every_decision_stored or not self._bags.lacking(decision.chosen)
 
     def _write(self, decision: Decision) -> None:
         if decision.after not in self._writing:
             self._writing.add(decision.after)
-            stored = StoredDecision(self._newest_plan, decision)
-            self._effects.append(words.MakeDurable(stored))
+            self._to_write.append(StoredDecision(self._newest_plan, decision))
 
     def _decide(self, decision: Decision) -> None:
         self._chain.append(decision)
         self._bags.settle(decision)
+        self._effects.append(words.Decided(decision))
         if decision.after in self._standing:
             self._chain.note_stored(decision.after)
-            self._tell_decided(decision)
+            self._to_tell.append(decision)
         self._forget_decided()
 
     def _forget_decided(self) -> None:
@@ -465,6 +473,7 @@ class Consensus:
         What it accepted is told once more where that was decided at the same moment, for others count it.
         """
         self._told_changes = self._progress()[1]
+        self._told_at = self._now_seconds
         self._has_news = False
         learning = self.phase is Phase.LEARNING
         company = self._company() if learning else set(self._replicas())
@@ -474,12 +483,22 @@ class Consensus:
         if self._ballots is not None:
             self._ballots.forget(self._chain.decided)
 
-    def _tell_decided(self, decision: Decision) -> None:
-        """Others could not see by themselves that it stands."""
+    def _write_and_tell(self) -> None:
+        """What there is of this step, together."""
+        if self._to_write:
+            self._effects.append(words.MakeDurable(tuple(self._to_write)))
+            self._to_write = []
         others = tuple(each for each in self._replicas() if each != self.generation)
-        if others:
-            message = words.Decisions(self.generation, (decision,))
-            self._effects.append(words.Tell(others, message))
+        self._tell_decisions(others, self._to_tell)
+        self._to_tell = []
+
+    def _tell_decisions(self, receivers: tuple[int, ...], decided: Iterable[Decision]) -> None:
+        """Who has heard it once is told again only with what is repeated."""
+        message = words.Decisions(self.generation, tuple(decided))
+        if message.decisions and receivers:
+            self._effects.append(words.Tell(receivers, message))
+            for each in receivers:
+                self._told_decided[each] = message.decisions[-1].chosen.epoch
 
     def _tell(self, receivers: tuple[int, ...], asks: bool = False) -> None:
         self._sequence += 1

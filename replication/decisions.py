@@ -13,7 +13,7 @@ keep them until a complete checkpoint covers them, and so does what is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from replication.documents import fetch, seal, unseal
@@ -60,8 +60,8 @@ def seal_decisions(
 
 
 def store_decisions(
-    store: Store, slice_id: SliceId, generation: int, decided: Sequence[StoredDecision]
-) -> list[DecisionDurable]:
+    store: Store, slice_id: SliceId, generation: int, decided: tuple[StoredDecision, ...]
+) -> DecisionDurable:
     """Put decisions of one version there, and read them back. Raises OutputError."""
     version = decided[0].plan_version
     assert all(each.plan_version == version for each in decided)
@@ -76,7 +76,7 @@ def store_decisions(
         # once it counts there is nothing older to go back to
         raise OutputError(f"{name} holds something else than was written")
     highest = _highest_seal(store.list(decisions_of(slice_id)))
-    return [DecisionDurable(each, highest) for each in decided]
+    return DecisionDurable(decided, highest)
 
 
 def _highest_seal(names: Iterable[str]) -> int:

@@ -314,6 +314,7 @@ class CompiledJob:
                 environment.waiting_bytes,
                 environment.retained_bytes,
                 window_epochs(vertex, self.commit_every(vertex.name)),
+                self.graph.chosen_among(slice_id),
             ),
             kinds,
             restored,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from replication import seal_decisions, store_decisions
 from streammine.engine.node_stimuli import MadeSure, MakeSure
@@ -16,29 +16,19 @@ from streammine.model.agreement import (
 from streammine.model.contracts import Store
 
 
-def settled(
-    store: Store, wishes: Sequence[MakeSure], warn: Callable[[str], None] | None = None
-) -> list[MadeSure]:
-    """Do what one replica asks for; decisions of one version are put there together.
+def settled(store: Store, effect: MakeSure, warn: Callable[[str], None] | None = None) -> MadeSure:
+    """Do what a replica asks for; what is damaged is told to `warn`.
 
-    What is damaged is told to `warn`. Raises OutputError, and StateVersionError for what can't be read.
+    Raises OutputError, and StateVersionError for what can't be read.
     """
-    done: list[MadeSure] = []
-    versions: dict[int, list[MakeSure]] = {}
-    for each in wishes:
-        match each.wish:
-            case SealStore(version):
-                done.append(_made(each, seal_decisions(store, each.slice, version, warn)))
-            case MakeDurable(stored):
-                versions.setdefault(stored.plan_version, []).append(each)
-            case AskWitness():
-                raise AssertionError("the witness is in the coordination service")
-    for together in versions.values():
-        decided = [each.wish.stored for each in together if isinstance(each.wish, MakeDurable)]
-        first = together[0]
-        answers = store_decisions(store, first.slice, first.generation, decided)
-        done += [_made(wish, answer) for wish, answer in zip(together, answers, strict=True)]
-    return done
+    match effect.wish:
+        case SealStore(version):
+            return _made(effect, seal_decisions(store, effect.slice, version, warn))
+        case MakeDurable(stored):
+            done = store_decisions(store, effect.slice, effect.generation, stored)
+            return _made(effect, done)
+        case AskWitness():
+            raise AssertionError("the witness is in the coordination service")
 
 
 def _made(each: MakeSure, answer: StoreRead | DecisionDurable) -> MadeSure:

@@ -11,6 +11,8 @@ House rules
 * What a channel gives of an epoch waits in a bag of its own; the operator gets it when it was chosen.
 * A replica names what the receiver has that was chosen last, and waits `PATIENCE_TICKS` for it where another
   one was faster. So replicas name the same as long as nothing goes wrong, and the fastest receiver leads.
+* While what was named is not decided nothing else is: what has come meanwhile is named, told and stored
+  together.
 * Every epoch that a checkpoint was named for is named, whatever is in it. So the chain of decisions has it,
   and who is restored there goes on where the others are.
 * Where nothing was named that is not decided, the last ended epoch is named: processing, and with it credit,
@@ -38,6 +40,7 @@ from streammine.engine.slice_settings import RestoredTo, SliceSettings
 from streammine.engine.stimuli import (
     Accumulate,
     Agreeing,
+    Beat,
     Directed,
     Effect,
     FrameArrived,
@@ -48,7 +51,9 @@ from streammine.engine.stimuli import (
     ToDisk,
     WakeAfter,
     Woken,
+    WorkDone,
 )
+from streammine.engine.unwanted import UnwantedFeeds
 from streammine.model import agreement as words
 from streammine.model.agreement import Agreement, Decision
 from streammine.model.epochs import BEGINNING, INFINITY
@@ -56,6 +61,9 @@ from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
 
 PATIENCE_TICKS = 2
+
+MOST_DECIDED = 1
+"""Epochs that were decided and wait to be processed while more are named."""
 
 
 class AgreeingSlice(SliceMachine):
@@ -86,6 +94,7 @@ class AgreeingSlice(SliceMachine):
         )
         self._reports: dict[tuple[int, ...], TellReplicas] = {}
         self._decisions: deque[Decision] = deque()
+        self._unwanted_feeds = UnwantedFeeds(generation, self.feeds, self._named, PATIENCE_TICKS)
         inputs = tuple(each for channels in feeds for each in channels)
         super().__init__(slice_id, generation, inputs, outputs, settings, restored)
 
@@ -107,7 +116,13 @@ class AgreeingSlice(SliceMachine):
             feeds.tick()
         effects: list[Effect] = [WakeAfter(self._tick_seconds, ticks=True)]
         effects += self._agree(words.Tick(self._now_seconds))
-        return effects + self._name()
+        effects += self._name()
+        decided = self.agreement.decided
+        self._unwanted_feeds.tick(self._named <= decided < self.processed_below)
+        return effects + self._unwanted_feeds.news()
+
+    def _beat(self, stimulus: Beat) -> list[Effect]:
+        return [*super()._beat(stimulus), *self._unwanted_feeds.again()]
 
     def _directed(self, stimulus: Directed) -> list[Effect]:
         effects = super()._directed(stimulus)
@@ -117,8 +132,11 @@ class AgreeingSlice(SliceMachine):
             effects += self._agree(words.Covered(self.chain[0]))
         return effects
 
+    def _work_done(self, stimulus: WorkDone) -> list[Effect]:
+        return super()._work_done(stimulus) + self._name()
+
     def _agreeing(self, stimulus: Agreeing) -> list[Effect]:
-        return self._agree(stimulus.stimulus) + self._name()
+        return self._agree(stimulus.stimulus) + self._name() + self._unwanted_feeds.news()
 
     # --- what comes in ----------------------------------------------------------------------------
 
@@ -152,7 +170,7 @@ class AgreeingSlice(SliceMachine):
     def _name(self) -> list[Effect]:
         """Tell what there is of the epochs that are over."""
         below = min(feeds.named_below(PATIENCE_TICKS) for feeds in self.feeds)
-        if below <= self._named + 1:
+        if below <= self._named + 1 or self._has_enough:
             return []
         effects: list[Effect] = []
         epochs = {each for each in self._flagged if each < below}
@@ -171,6 +189,11 @@ class AgreeingSlice(SliceMachine):
             effects += self._agree(words.EpochEnded(epoch))
         self._flagged = [each for each in self._flagged if each > self._named]
         return effects
+
+    @property
+    def _has_enough(self) -> bool:
+        """What was named is not decided yet, or what was decided is still to be processed."""
+        return self._named > self.agreement.decided or self.frontier.backlog > MOST_DECIDED
 
     def _hold(self, channel: InputChannel) -> list[Effect]:
         """Tell of bags of named epochs that are complete."""
@@ -198,6 +221,8 @@ class AgreeingSlice(SliceMachine):
                     self._reports[receivers] = TellReplicas(receivers, report)
                 case words.Tell(receivers, message):
                     effects.append(TellReplicas(receivers, message))
+                case words.Decided(decision):
+                    self._prefer(decision)
                 case words.Process(decision):
                     self._decisions.append(decision)
                 case words.AskWitness() | words.SealStore() | words.MakeDurable():
@@ -206,6 +231,17 @@ class AgreeingSlice(SliceMachine):
                     # bags come from their receivers; who is outrun is listed no more, and will be withdrawn
                     continue
         return effects + self._follow()
+
+    def _prefer(self, decision: Decision) -> None:
+        """The receivers that were chosen are named first from now on, and the others not waited for."""
+        for number, bag in decision.chosen.bags:
+            feeds = self._feeds_of(number)
+            feeds.prefer(int(bag.digest))
+            feeds.waited = 0
+        self._unwanted_feeds.decided(decision)
+
+    def _feeds_of(self, number: int) -> Feeds:
+        return next(each for each in self.feeds if each.number == number)
 
     def _follow(self) -> list[Effect]:
         """Hand over what was decided."""
@@ -223,11 +259,8 @@ class AgreeingSlice(SliceMachine):
         if epoch == INFINITY:
             self.frontier.advance([INFINITY])
             return
-        for number, bag in chosen.bags:
-            feeds = next(each for each in self.feeds if each.number == number)
-            feeds.prefer(int(bag.digest))
-            feeds.waited = 0
-            for work, nbytes in self.bags.take(feeds.preferred.number, epoch):
+        for _, bag in chosen.bags:
+            for work, nbytes in self.bags.take(int(bag.digest), epoch):
                 self.waiting.add(work, nbytes)
             self.frontier.touch(epoch)
             self.last_epoch = max(self.last_epoch, epoch)
@@ -248,4 +281,6 @@ AgreeingSlice.handlers = {
     Woken: AgreeingSlice._woken,
     Directed: AgreeingSlice._directed,
     Agreeing: AgreeingSlice._agreeing,
+    Beat: AgreeingSlice._beat,
+    WorkDone: AgreeingSlice._work_done,
 }

@@ -78,6 +78,11 @@ class Feeds:
         return self.channels[0].number
 
     @property
+    def several(self) -> bool:
+        """There is something to choose."""
+        return len(self.channels) > 1
+
+    @property
     def best_first(self) -> list[InputChannel]:
         others = [each for each in self.channels if each is not self.preferred]
         return [self.preferred, *others]
@@ -95,9 +100,10 @@ class Feeds:
     def named_below(self, patience: int) -> int:
         """Epochs below are named now: those that the preferred channel has ended, or, where that one is so
         much slower, any one."""
-        if self.waited >= patience:
-            return self.open_epoch
-        return min(self.open_epoch, _open_epoch(self.preferred))
+        reached = self.open_epoch
+        if self.waited >= patience or reached == INFINITY:
+            return reached
+        return min(reached, _open_epoch(self.preferred))
 
     def tick(self) -> None:
         behind = _open_epoch(self.preferred) < self.open_epoch

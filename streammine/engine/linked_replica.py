@@ -26,7 +26,9 @@ from streammine.engine.stimuli import (
     Rewired,
     SendFrame,
     Subscribed,
+    UnwantedTold,
 )
+from streammine.engine.unwanted import UnwantedEpochs
 from streammine.engine.waiting import WaitingWork
 from streammine.model.epoch_ranges import EpochRange
 from streammine.model.epochs import BEGINNING, INFINITY
@@ -54,6 +56,7 @@ class LinkedReplica:
         self.waiting = WaitingWork()
         self._beats = 0
         self._releasing = Releasing(self.outputs, settings.retained_bytes)
+        self._unwanted = UnwantedEpochs([self.outputs[each] for each in settings.chosen_among])
 
     @property
     def blocked(self) -> bool:
@@ -147,6 +150,12 @@ class LinkedReplica:
         channel = self.outputs[stimulus.channel]
         channel.credit(stimulus.receiver, stimulus.frontier)
         return self._releasing.one(channel)
+
+    def _unwanted_told(self, stimulus: UnwantedTold) -> list[Effect]:
+        if stimulus.sender == self.generation:
+            channel = self.outputs[stimulus.channel]
+            channel.unwanted(stimulus.receiver, (stimulus.first, stimulus.below))
+        return []
 
     def _subscribed(self, stimulus: Subscribed) -> list[Effect]:
         if stimulus.sender != self.generation:

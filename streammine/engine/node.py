@@ -326,6 +326,9 @@ class NodeMachine(SeatingNode):
             case control.Credits(job, links):
                 for link in links:
                     self._at_source(job, link[0], stimuli.CreditArrived(*link))
+            case control.Unwanted(job, ranges):
+                for each in ranges:
+                    self._at_source(job, each[0], stimuli.UnwantedTold(*each))
             case control.Subscribe(job, channel):
                 subscribed = stimuli.Subscribed(
                     channel, message.sender, message.receiver, message.from_epoch, message.frontier

@@ -85,7 +85,9 @@ class Entry(Kept):
 @dataclass(slots=True)
 class Link:
     """The way to one replica. `cursor` is the place in the log of the next frame; `base` that of frame 0,
-    None until there is one. `later` holds what is under way by epoch above the frontier: bytes, frames."""
+    None until there is one. `later` holds what is under way by epoch above the frontier: bytes, frames.
+    `unwanted`: epochs that the receiver has taken from another source, from the first one to below the other
+    one; none, where they are equal."""
 
     generation: int
     from_epoch: int
@@ -97,6 +99,7 @@ class Link:
     later_bytes: int = 0
     later_frames: int = 0
     later: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unwanted: tuple[int, int] = (BEGINNING, BEGINNING)
 
     @property
     def unconfirmed(self) -> bool:
@@ -339,6 +342,12 @@ class OutputChannel:
             if self.silent:
                 self._skip(frontier)
             self._prune_sent()
+
+    def unwanted(self, receiver: int, epochs: tuple[int, int]) -> None:
+        """The replica has taken these epochs from another source, be it none."""
+        link = self.links.get(receiver)
+        if link is not None:
+            link.unwanted = epochs
 
     def resend(self, receiver: int, sequence: int) -> list[Outgoing]:
         """The link's sent frames from `sequence` on, as far as they are kept."""

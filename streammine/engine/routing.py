@@ -36,7 +36,9 @@ class RoutingNode(ABC):
         self._local: deque[tuple[int, SliceId, stimuli.Stimulus]] = deque()
         self._making: set[MakeSure] = set()
         self._unsure: set[MakeSure] = set()
-        self._news: dict[tuple[type[control.LinkNews], str, int], list[control.LinkRow]] = {}
+        self._news: dict[
+            tuple[type[control.LinkNews], str, int], list[control.LinkRow | control.RangeRow]
+        ] = {}
 
     @abstractmethod
     def _control(
@@ -76,6 +78,10 @@ class RoutingNode(ABC):
                 node = job.nodes.get((job.channels[channel].source, sender))
                 link = (channel, sender, receiver, frontier)
                 self._tell_of_link(node, control.Credits, number, link, effects)
+            case stimuli.TellUnwanted(channel, sender, receiver, first, below):
+                node = job.nodes.get((job.channels[channel].source, sender))
+                unwanted = (channel, sender, receiver, first, below)
+                self._tell_of_link(node, control.Unwanted, number, unwanted, effects)
             case stimuli.AskSubscription(channel, sender, receiver, from_epoch, frontier):
                 wish = control.Subscribe(number, channel, sender, receiver, from_epoch, frontier)
                 self._tell_source(job, channel, sender, wish, effects)
@@ -129,12 +135,13 @@ class RoutingNode(ABC):
         node: str | None,
         kind: type[control.LinkNews],
         job: int,
-        link: control.LinkRow,
+        link: control.LinkRow | control.RangeRow,
         effects: list[NodeEffect],
     ) -> None:
         """At once on this node, else together with what there is to say by the end of the step."""
         if node == self.name:
-            self._control(node, kind(job, (link,)), effects)
+            (message,) = control.in_messages(kind, job, (link,))
+            self._control(node, message, effects)
         elif node is not None:
             self._news.setdefault((kind, node, job), []).append(link)
 

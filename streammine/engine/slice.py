@@ -78,6 +78,7 @@ from streammine.engine.stimuli import (
     Stimulus,
     Subscribed,
     ToDisk,
+    UnwantedTold,
     WakeAfter,
     Woken,
     Work,
@@ -434,8 +435,11 @@ class SliceMachine(StandingReplica):
             return () if barrier is not None else (Finish(self._final_epoch()),)
         if (self.sleeping and not self.behind) or self.blocked:
             return ()
-        reads = 1 if self.spare else READS_PER_RUN
-        return (Read(self.settings.read_rows, reads, self._releasing.credited),)
+        if self._unwanted.holds_back(self.processed_below):
+            return ()
+        reads = 1 if self.spare or self._unwanted.held else READS_PER_RUN
+        given_below = self._releasing.credited
+        return (Read(self.settings.read_rows, reads, given_below, self._unwanted.epochs),)
 
     def _final_epoch(self) -> int:
         return 0 if self.last_epoch == BEGINNING else self.last_epoch + 1
@@ -465,6 +469,7 @@ _HANDLERS: Handlers = {
     FrameArrived: SliceMachine._frame,
     WorkDone: SliceMachine._work_done,
     CreditArrived: SliceMachine._credit,
+    UnwantedTold: SliceMachine._unwanted_told,
     Subscribed: SliceMachine._subscribed,
     ResendAsked: SliceMachine._resend,
     Announced: SliceMachine._announced,

@@ -35,7 +35,8 @@ class Phase(StrEnum):
 class SliceSettings:
     """What the machine is told of its job: its epochs, reads, snapshots, and memory in bytes.
 
-    `window_epochs`: the tumbling window beyond which its operator keeps nothing.
+    `window_epochs`: the tumbling window beyond which its operator keeps nothing. `chosen_among`: of a source,
+    the channels to slices that choose, epoch by epoch, among it and others; () where anybody else reads it.
     """
 
     epoch: EpochDefinition
@@ -44,6 +45,7 @@ class SliceSettings:
     waiting_bytes: int = WAITING_BYTES_IN_MEMORY
     retained_bytes: int = RETAINED_BYTES_IN_MEMORY
     window_epochs: int = 1
+    chosen_among: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class SourceProcessor:
             if self._checkpointed:
                 self._note_place(self.reader.position())
             delivery = self.reader.read(item.rows, elapsed_seconds, item.given_below)
-            last_epoch = max(last_epoch, self._deliver(delivery, outputs))
+            last_epoch = max(last_epoch, self._deliver(delivery, item.unwanted, outputs))
             if delivery.exhausted or delivery.wake_after_seconds is not None:
                 break
         self._count(outputs)
@@ -108,9 +108,10 @@ class SourceProcessor:
             last_epoch=last_epoch,
         )
 
-    def _deliver(self, delivery: Delivery, outputs: list[Output]) -> int:
+    def _deliver(self, delivery: Delivery, unwanted: tuple[int, int], outputs: list[Output]) -> int:
         """Push what was read through the edges; returns the highest epoch that is known to be."""
         known = self._restored_after
+        first, below = unwanted
         highest = BEGINNING
         for epoch, dead in delivery.dead:
             highest = max(highest, epoch)
@@ -118,7 +119,7 @@ class SourceProcessor:
                 self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
         for piece in delivery.pieces:
             highest = max(highest, piece.epoch)
-            if piece.epoch > known:
+            if piece.epoch > known and not first <= piece.epoch < below:
                 with Blame(self.slice_id, piece.epoch):
                     self.edges.push(piece.epoch, self._positioned(piece), outputs)
         with Blame(self.slice_id, delivery.open_epoch):

@@ -25,11 +25,13 @@ class Read:
     """Take up to `rows` rows from the source, up to `times` times as long as there are any.
 
     Rows of epochs below `given_below` do not wait for their time: another replica has given them already.
+    Those of the `unwanted` epochs, from the first one to below the other one, lead to nothing.
     """
 
     rows: int
     times: int = 1
     given_below: int = BEGINNING
+    unwanted: tuple[int, int] = (BEGINNING, BEGINNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,18 @@ class CreditArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class UnwantedTold:
+    """A receiver's replica has taken epochs from `first` to below `below` from another source; none, where
+    they are equal: see `control.Unwanted`."""
+
+    channel: int
+    sender: int
+    receiver: int
+    first: int
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribed:
     """A receiver's replica wants every frame of epochs from `from_epoch` on."""
 
@@ -257,6 +271,7 @@ Stimulus = (
     | FrameArrived
     | WorkDone
     | CreditArrived
+    | UnwantedTold
     | Subscribed
     | ResendAsked
     | Announced
@@ -271,7 +286,7 @@ Stimulus = (
     | Agreeing
 )
 
-OF_ONE_LINK = frozenset({CreditArrived, Subscribed, ResendAsked, Announced})
+OF_ONE_LINK = frozenset({CreditArrived, UnwantedTold, Subscribed, ResendAsked, Announced})
 """They let output leave on one channel at most, and come for each of many."""
 
 # --- effects ----------------------------------------------------------------------------------
@@ -300,6 +315,15 @@ class GrantCredit:
     sender: int
     receiver: int
     frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellUnwanted:
+    channel: int
+    sender: int
+    receiver: int
+    first: int
+    below: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +406,7 @@ Effect = (
     Run
     | SendFrame
     | GrantCredit
+    | TellUnwanted
     | AskSubscription
     | AskResend
     | Announce

@@ -19,8 +19,8 @@ Who hosts the machine keeps these promises
 * A replica that was lost comes back under a new generation, never under the old one.
 
 Where bags can be had from those who made them until a checkpoint covers them, and every decision is stored,
-less will do: bags need neither be handed to peers nor be held once they are processed, `MakeDurable` writes
-the decision alone, and a plan names none before it.
+less will do: bags need neither be handed to peers nor be held, be it by who names or accepts them or once
+they are processed, `MakeDurable` writes the decision alone, and a plan names none before it.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class AgreementSettings:
     them; `silence` until a peer counts as lost; `repeat` between tellings of the same, and `rest` where
     nothing has been open for twice as long.
 
-    `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, at the price
-    of writing every bag to the store before it is processed.
+    `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, and bags can
+    always be had from those who made them, at the price of a write to the store before anything is processed.
     """
 
     patience_seconds: float = 0.02
@@ -203,10 +203,10 @@ class StoreRead:
 
 @dataclass(frozen=True, slots=True)
 class DecisionDurable:
-    """A decision and its bags are in the store. `seal`: the highest plan version that had sealed the store
-    when it was looked at *afterwards*."""
+    """Decisions of one plan and their bags are in the store. `seal`: the highest plan version that had sealed
+    the store when it was looked at *afterwards*."""
 
-    stored: StoredDecision
+    stored: tuple[StoredDecision, ...]
     seal: int
 
 
@@ -298,10 +298,18 @@ class SealStore:
 
 @dataclass(frozen=True, slots=True)
 class MakeDurable:
-    """Write those of the bags that are not in the store, then the decision, *then* look for the highest
-    seal; then `DecisionDurable`."""
+    """Write those of the bags that are not in the store, then the decisions, all of one plan, *then* look for
+    the highest seal; then `DecisionDurable`."""
 
-    stored: StoredDecision
+    stored: tuple[StoredDecision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """This was decided for good. They come in the order of the chain, some or all of those that this replica
+    still has to process, each before its `Process`."""
+
+    decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +326,9 @@ class Outrun:
     covered: int
 
 
-AgreementEffect = Tell | FetchBag | AskWitness | SealStore | MakeDurable | Process | Outrun
+AgreementEffect = (
+    Tell | FetchBag | AskWitness | SealStore | MakeDurable | Decided | Process | Outrun
+)
 
 
 class Agreement(Protocol):

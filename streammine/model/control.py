@@ -20,6 +20,9 @@ MAXIMUM_MESSAGE_BYTES = 16 << 20
 LinkRow = tuple[int, int, int, int]
 """Of a link: its channel, the generations of its sender and its receiver, and what is told of it."""
 
+RangeRow = tuple[int, int, int, int, int]
+"""Of a link, as in `LinkRow`: epochs from the first one to below the other one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credits:
@@ -66,7 +69,20 @@ class Announcements:
     """With the next sequence number."""
 
 
-LinkNews = Credits | Announcements
+@dataclass(frozen=True, slots=True)
+class Unwanted:
+    """What receivers of one feed need not give to those who choose among them: on each of the `links`,
+    epochs from a first one to below another one were taken from somebody else.
+
+    Where that is none, the receiver may give whatever it has. Else the one that was chosen last gives epoch
+    after epoch, and the others may wait until they are told more.
+    """
+
+    job: int
+    links: tuple[RangeRow, ...]
+
+
+LinkNews = Credits | Announcements | Unwanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +291,7 @@ ControlMessage = (
     | Subscribe
     | ResendRequest
     | Announcements
+    | Unwanted
     | StandingTold
     | DecisionsTold
     | Heartbeat
@@ -294,8 +311,8 @@ MESSAGES: tuple[type[Any], ...] = typing.get_args(ControlMessage)
 """Every kind that may stand on the wire by itself."""
 
 
-def in_messages(kind: type[LinkNews], job: int, links: Sequence[LinkRow]) -> Iterator[LinkNews]:
-    """As many messages as it takes."""
+def in_messages(kind: type[LinkNews], job: int, links: Sequence[Any]) -> Iterator[LinkNews]:
+    """As many messages as it takes. The links are rows of the kind's."""
     for start in range(0, len(links), MOST_ROWS):
         yield kind(job, tuple(links[start : start + MOST_ROWS]))
 

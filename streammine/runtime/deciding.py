@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from streammine.assembly import settled
 from streammine.engine import node_stimuli as machine
 from streammine.model.agreement import AskWitness, WitnessAnswered
 from streammine.model.coordination import CoordinationService
 from streammine.model.errors import OutputError, StreammineError
-from streammine.model.ids import SliceId
 from streammine.runtime.hosting import HostedJob
 from streammine.runtime.workers import Workers
 
@@ -31,39 +29,22 @@ class Decider:
         self._handle = handle
         self._coordinate = coordinate
         self._workers = Workers(1, f"{node}-decisions")
-        self._guard = threading.Lock()
-        self._waiting: dict[tuple[int, SliceId, int], list[machine.MakeSure]] = {}
 
     def make_sure(self, job: HostedJob, effect: machine.MakeSure) -> None:
         if isinstance(effect.wish, AskWitness):
             self._take_witness(effect, effect.wish)
         else:
-            replica = effect.job, effect.slice, effect.generation
-            with self._guard:
-                # what comes while the store is busy is written together
-                self._waiting.setdefault(replica, []).append(effect)
-            self._workers.submit(0, lambda: self._settle(job, replica))
+            self._workers.submit(0, lambda: self._handle(self._settled(job, effect)))
 
-    def _settle(self, job: HostedJob, replica: tuple[int, SliceId, int]) -> None:
-        with self._guard:
-            wishes = self._waiting.pop(replica, [])
-        for each in self._settled(job, wishes):
-            self._handle(each)
-
-    def _settled(
-        self, job: HostedJob, wishes: Sequence[machine.MakeSure]
-    ) -> Sequence[machine.NodeStimulus]:
+    def _settled(self, job: HostedJob, effect: machine.MakeSure) -> machine.NodeStimulus:
         """Put decisions, or the seal of those who decide now, into the job's store."""
         try:
-            return settled(job.snapshot_store, wishes, self._warn)
+            return settled(job.snapshot_store, effect, self._warn)
         except OutputError as error:
             logger.warning("node %s: what replicas decide: %s", self._node, error)
-            return [
-                machine.MadeSure(each.job, each.slice, each.generation, each.wish, None)
-                for each in wishes
-            ]
+            return machine.MadeSure(effect.job, effect.slice, effect.generation, effect.wish, None)
         except StreammineError as error:
-            return [machine.JobBroken(job.number, str(error))]
+            return machine.JobBroken(job.number, str(error))
 
     def _warn(self, text: str) -> None:
         logger.error("node %s passes damaged decisions over: %s", self._node, text)

@@ -27,7 +27,7 @@ def keep_choices(store: Store, choices: Mapping[SliceId, Choices]) -> None:
             decided.append(StoredDecision(0, decision))
             after = epoch
         if decided:
-            store_decisions(store, slice_id, 0, decided)
+            store_decisions(store, slice_id, 0, tuple(decided))
 
 
 class AgreedBook(ReplicaBook):

@@ -13,6 +13,7 @@ from streammine.engine.stimuli import (
     Discard,
     Finish,
     Freeze,
+    Read,
     Work,
     WorkResult,
 )
@@ -32,7 +33,8 @@ Contents = dict[int, dict[int, int]]
 @dataclass
 class ReplicaBook:
     """One replica. `sources`: the sender by input channel. `made` and `taken` hold the contents of bags
-    that are not complete yet; `lost` are the epochs that it says it has lost."""
+    that are not complete yet; `lost` are the epochs that it says it has lost, `unwanted` those that a source
+    was told to pass over, of which it may have made a part before."""
 
     machine: SliceMachine
     processor: Processor
@@ -47,6 +49,7 @@ class ReplicaBook:
     made: Contents = field(default_factory=dict)
     taken: Contents = field(default_factory=dict)
     open_epochs: dict[int, int] = field(default_factory=dict)
+    unwanted: EpochRanges = field(default_factory=EpochRanges)
     lost: EpochRanges = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,6 +99,8 @@ class ReplicaBook:
                     self._closes(INFINITY, contents)
                 case Freeze(epoch):
                     self._freezes(epoch)
+                case Read(unwanted=(first, below)):
+                    self.unwanted.add(first, below - 1)
                 case _:
                     continue
 
@@ -170,7 +175,7 @@ class ReplicaBook:
             below = self._complete_below(channel, result)
             for epoch in [each for each in made if each < below]:
                 bag = made.pop(epoch)
-                if epoch not in self.lost:
+                if epoch not in self.lost and epoch not in self.unwanted:
                     contents.made(channel, epoch, bag, self.name)
 
     def _complete_below(self, channel: int, result: WorkResult) -> int:

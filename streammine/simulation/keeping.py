@@ -31,10 +31,9 @@ def publish(
 def make_sure(store: Store, effect: machine.MakeSure) -> machine.MadeSure:
     """Put a decision, or the seal of those who decide now, into the store."""
     try:
-        (done,) = settled(store, [effect])
+        return settled(store, effect)
     except OutputError:
         return machine.MadeSure(effect.job, effect.slice, effect.generation, effect.wish, None)
-    return done
 
 
 def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:

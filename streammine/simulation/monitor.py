@@ -167,12 +167,28 @@ class Monitor:
             for each in job.slices.values():
                 book = self.books[each.slice_id, each.generation]
                 check_replica(book)
+                self._check_unwanted(book)
                 if isinstance(book, LoopBook):
                     check_loop(book)
                 if job.plan is not None:
                     check_plan(book, job.plan)
                 if self.checkpointed:
                     self._check_retention(book)
+
+    def _check_unwanted(self, book: ReplicaBook) -> None:
+        """What receivers of a feed were told to pass over, nobody has processed."""
+        for channel in book.machine.outputs.values():
+            taken = self.choices.get(self._spec.graph.channels[channel.number].target, {})
+            for first, below in {link.unwanted for link in channel.links.values()}:
+                wrong = [
+                    epoch
+                    for epoch, chosen in taken.items()
+                    if first <= epoch < below and channel.number in chosen.values()
+                ]
+                assert not wrong, (
+                    f"{book.name}: epochs from {first} to below {below} of channel {channel.number} count "
+                    f"as unwanted, but {wrong[0]} was processed"
+                )
 
     def _check_retention(self, book: ReplicaBook) -> None:
         allowed = max(book.restored_after, self.prunable_up_to)

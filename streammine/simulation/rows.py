@@ -114,6 +114,7 @@ _SLICE = {
         stimuli.Start,
         stimuli.FrameArrived,
         stimuli.CreditArrived,
+        stimuli.UnwantedTold,
         stimuli.Subscribed,
         stimuli.Announced,
         stimuli.Rewired,

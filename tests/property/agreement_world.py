@@ -350,7 +350,7 @@ class World:
         if not operation.begun:
             operation.begun = True
             if isinstance(effect, words.MakeDurable):
-                self.records.append(effect.stored)
+                self.records += effect.stored
             else:
                 self.seal = max(self.seal, effect.plan_version)
             return

@@ -142,14 +142,14 @@ def test_a_choice_without_a_majority_is_noticed(monkeypatch: pytest.MonkeyPatch)
 def test_a_decision_that_is_not_durable_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     settled = keeping.settled
 
-    def forgotten(store: Any, wishes: Any) -> Any:
-        if isinstance(wishes[0].wish, MakeDurable):
+    def forgotten(store: Any, effect: Any) -> Any:
+        if isinstance(effect.wish, MakeDurable):
             names = set(store.list("decisions/"))
-            done = settled(store, wishes)
+            done = settled(store, effect)
             for name in set(store.list("decisions/")) - names:
                 store.delete(name)
             return done
-        return settled(store, wishes)
+        return settled(store, effect)
 
     monkeypatch.setattr(keeping, "settled", forgotten)
     assert problem(ONE)

@@ -65,7 +65,7 @@ class Replicas:
                 return self.give(int(one), words.Tick(self.now_seconds))
             case [one, "wrote", *seal]:
                 stored = self.writes[int(one)].pop(0)
-                self.records.append(stored)
+                self.records += stored
                 return self.give(
                     int(one), words.DecisionDurable(stored, int(seal[-1]) if seal else 0)
                 )
@@ -102,7 +102,8 @@ class Replicas:
                     self.sent.setdefault((one, receiver), []).append(effect.message)
             elif isinstance(effect, words.MakeDurable):
                 self.writes.setdefault(one, []).append(effect.stored)
-        return [f"{one} {effect_text(effect)}" for effect in effects]
+        shown = (each for each in effects if not isinstance(each, words.Decided))
+        return [f"{one} {effect_text(effect)}" for effect in shown]
 
 
 def bag(text: str) -> tuple[int, Bag]:
@@ -115,6 +116,7 @@ def set_text(value: BagSet) -> str:
 
 
 def effect_text(effect: words.AgreementEffect) -> str:
+    """Of all but `Decided`, which mostly stands beside `Process`."""
     match effect:
         case words.Tell(receivers, message):
             return f"tells {' '.join(map(str, receivers))}: {message_text(message)}"
@@ -127,11 +129,13 @@ def effect_text(effect: words.AgreementEffect) -> str:
         case words.SealStore(version):
             return f"seals the store for plan {version}"
         case words.MakeDurable(stored):
-            return f"writes {set_text(stored.decision.chosen)}"
+            return "writes " + " ".join(set_text(each.decision.chosen) for each in stored)
         case words.Process(decision):
             return f"processes {set_text(decision.chosen)}"
         case words.Outrun(covered):
             return f"is outrun by checkpoint {covered}"
+        case words.Decided():
+            raise AssertionError("not shown")
 
 
 def message_text(message: words.AgreementMessage) -> str:

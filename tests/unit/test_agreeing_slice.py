@@ -23,6 +23,8 @@ from streammine.engine.stimuli import (
     ToDisk,
     WakeAfter,
     Woken,
+    WorkDone,
+    WorkResult,
 )
 from streammine.model import agreement as words
 from streammine.model.agreement import Bag, BagSet, Ballot, Decision
@@ -39,8 +41,8 @@ class Notes:
 
     ready_in = 0
 
-    def __init__(self) -> None:
-        self.decided = BEGINNING
+    def __init__(self, decided: int) -> None:
+        self.decided = decided
         self.told: list[words.AgreementStimulus] = []
         self.says: list[words.AgreementEffect] = []
 
@@ -63,7 +65,7 @@ class Bench:
         feeds: list[tuple[InputChannel, ...]] = [tuple(inputs)]
         if other:
             feeds.append((InputChannel(OTHER, 1, 1, (1,), begin),))
-        self.notes = Notes()
+        self.notes = Notes(begin)
         output = OutputChannel(1, OUT, 1, 1000, (1,), begin, True)
         self.machine = AgreeingSlice(
             SliceId("counts", 0), 1, feeds, (output,), SETTINGS, self.notes, 0.01, restored
@@ -94,9 +96,14 @@ class Bench:
 
     def decide(self, after: int, epoch: int, *bags: tuple[int, int]) -> list[Effect]:
         chosen = BagSet(epoch, tuple((number, Bag(str(channel))) for number, channel in bags))
-        self.notes.says = [words.Process(Decision(after, chosen))]
+        decision = Decision(after, chosen)
+        self.notes.says = [words.Decided(decision), words.Process(decision)]
         self.notes.decided = epoch
         return self.take(Agreeing(words.WitnessAnswered(1, None)))
+
+    def closed(self, *epochs: int) -> list[Effect]:
+        """What was decided was processed."""
+        return self.take(WorkDone(WorkResult(closed=epochs)))
 
     def named(self) -> list[tuple[str, int] | int]:
         """Epochs, behind the bags that are told with them."""
@@ -180,8 +187,9 @@ def test_a_named_checkpoint_is_named_though_nothing_is_in_it() -> None:
     bench = Bench()
     bench.frame(EAST, 2, checkpoint=True)
     bench.frame(EAST, 4, rows=1)
-    assert bench.named() == [2, ("0", 4), 4]
+    assert bench.named() == [2]
     bench.decide(BEGINNING, 2)
+    assert bench.named() == [("0", 4), 4]
     done = bench.decide(2, 4, (EAST, EAST))
     # nothing above the barrier is closed before the state is frozen
     assert Freeze in work(done) or bench.machine.busy
@@ -212,12 +220,39 @@ def test_the_input_is_over_when_it_is_at_all_receivers() -> None:
     bench.frame(EAST, 1, rows=1)
     bench.over(EAST, 1)
     assert bench.named() == [("0", 1), 1]
+    bench.decide(BEGINNING, 1, (EAST, EAST))
+    bench.closed(1)
     bench.frame(WEST, 3, rows=1)
     for _ in range(PATIENCE_TICKS):
         bench.take(Woken())
     assert bench.named() == [("1", 3), 3]
+    bench.decide(1, 3, (EAST, WEST))
     bench.over(WEST, 3)
     assert bench.named() == [INFINITY]
+
+
+def test_nothing_more_is_named_before_that_is_decided() -> None:
+    bench = Bench()
+    bench.frame(EAST, 1, rows=1)
+    assert bench.named() == [("0", 1), 1]
+    bench.frame(EAST, 2, rows=1)
+    bench.frame(EAST, 3, rows=1)
+    assert bench.named() == []
+    bench.decide(BEGINNING, 1, (EAST, EAST))
+    assert bench.named() == [("0", 2), 2, ("0", 3), 3]
+
+
+def test_nothing_more_is_named_while_enough_waits_to_be_processed() -> None:
+    bench = Bench()
+    bench.frame(EAST, 1, rows=1)
+    bench.frame(EAST, 2, rows=1)
+    bench.decide(BEGINNING, 1, (EAST, EAST))
+    bench.decide(1, 2, (EAST, EAST))
+    bench.named()
+    bench.frame(EAST, 3, rows=1)
+    assert bench.named() == []
+    bench.closed(1)
+    assert bench.named() == [("0", 3), 3]
 
 
 def test_of_the_reports_of_one_step_the_last_one_leaves_behind_all_else() -> None:
@@ -283,9 +318,11 @@ def test_ballots_are_ordered_by_plan_and_then_by_attempt() -> None:
 def test_telling_of_one_bag_may_settle_epochs_of_the_next_ones() -> None:
     """Of several epochs that come at once the last may be passed over while the first is told."""
     bench = Bench()
-    bench.frame(EAST, 5, rows=1)
-    bench.frame(EAST, 6, rows=1)
-    assert bench.named() == [("0", 5), 5, ("0", 6), 6]
+    for epoch in (4, 5, 6):
+        bench.frame(EAST, epoch, rows=1)
+    bench.decide(BEGINNING, 4, (EAST, EAST))
+    assert bench.named() == [("0", 4), 4, ("0", 5), 5, ("0", 6), 6]
+    bench.closed(4)
     bench.frame(WEST, 5, rows=1, ends=False)
     choices = {5: WEST, 6: EAST}
     bench.notes.says = [
@@ -306,10 +343,12 @@ def test_many_bags_that_wait_cost_no_more_each() -> None:
     for epoch in range(500):
         bench.frame(EAST, epoch, rows=1)
         bench.frame(WEST, epoch, rows=1)
-    assert len(bench.named()) == 3 * 500
+    assert len(bench.named()) == 3
+    bench.decide(BEGINNING, 0, (EAST, EAST))
+    assert len(bench.named()) == 3 * 499
     bags = bench.machine.bags
     assert bags.between(EAST, 497, 500) == [498, 499]
-    assert bags.nbytes == 2 * 500 * 10
+    assert bags.nbytes == 2 * 499 * 10
     bags.forget(498)
     assert bags.nbytes == 2 * 10
     assert bags.between(WEST, 0, 1000) == [499]

@@ -191,7 +191,6 @@ def test_who_missed_a_decision_is_told() -> None:
         > 1 hears 2
           1 tells 2: decided 5a
         > 2 hears 1
-          2 tells 1: named 5a
           2 processes 5a
         """,
     )
