@@ -6,13 +6,7 @@ from collections.abc import Callable, Sequence
 
 from replication import seal_decisions, store_decisions
 from streammine.engine.node_stimuli import MadeSure, MakeSure
-from streammine.model.agreement import (
-    AskWitness,
-    DecisionDurable,
-    MakeDurable,
-    SealStore,
-    StoreRead,
-)
+from streammine.model.agreement import AskWitness, MakeDurable, SealStore
 from streammine.model.contracts import Store
 
 
@@ -28,7 +22,7 @@ def settled(
     for each in wishes:
         match each.wish:
             case SealStore(version):
-                done.append(_made(each, seal_decisions(store, each.slice, version, warn)))
+                done.append(MadeSure(each, seal_decisions(store, each.slice, version, warn)))
             case MakeDurable(stored):
                 versions.setdefault(stored.plan_version, []).append(each)
             case AskWitness():
@@ -37,9 +31,5 @@ def settled(
         decided = [each.wish.stored for each in together if isinstance(each.wish, MakeDurable)]
         first = together[0]
         answers = store_decisions(store, first.slice, first.generation, decided)
-        done += [_made(wish, answer) for wish, answer in zip(together, answers, strict=True)]
+        done += map(MadeSure, together, answers)
     return done
-
-
-def _made(each: MakeSure, answer: StoreRead | DecisionDurable) -> MadeSure:
-    return MadeSure(each.job, each.slice, each.generation, each.wish, answer)

@@ -95,4 +95,5 @@ def test_names() -> None:
     assert seal_of(SealName(COUNTS, 12).name) == SealName(COUNTS, 12)
     assert last_decided(DecisionsName(SUMS, INFINITY, -5, 3, 4).name) == INFINITY
     assert last_decided(SealName(COUNTS, 12).name) is None
-    assert seal_of("decisions/x/000001/else.json") is None
+    assert seal_of("deciders/x/000001/else.json") is None
+    assert seal_of(DecisionsName(SUMS, INFINITY, -5, 3, 4).name) is None

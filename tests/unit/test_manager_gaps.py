@@ -189,7 +189,7 @@ def test_an_operator_may_lose_if_it_and_all_behind_it_forget(
     windows: Sequence[int | None], expected: str
 ) -> None:
     graph = chain(windows)
-    assert "".join(each.name for each in graph.vertices if graph.may_lose(each.name)) == expected
+    assert "".join(each.name for each in graph.vertices if each.name in graph.may_lose) == expected
 
 
 def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
@@ -199,7 +199,7 @@ def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
         for each in graph.vertices
     )
     graph = replace(graph, vertices=agreeing)
-    assert [each.name for each in graph.vertices if graph.may_lose(each.name)] == ["c"]
+    assert [each.name for each in graph.vertices if each.name in graph.may_lose] == ["c"]
     assert (
         reason_to_keep(graph, "a")
         == "'b', which it leads to, has replicas that agree on each epoch"
@@ -208,6 +208,6 @@ def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
 
 def test_nothing_that_leads_to_a_loop_may_lose() -> None:
     graph = chain((1, 1, 1), (Loop("b", ("b",), (("b", "b"),), 10),))
-    assert [each.name for each in graph.vertices if graph.may_lose(each.name)] == ["c"]
+    assert [each.name for each in graph.vertices if each.name in graph.may_lose] == ["c"]
     assert graph.never_forgetting("a") == ("b",)
     assert reason_to_keep(graph, "b") == "it goes round in a loop"
