@@ -65,6 +65,7 @@ from replication.fetching import Fetching
 from replication.learning import inherited, is_closed
 from replication.peers import Peers
 from replication.quorums import bag_holders
+from replication.resting import Rest
 from streammine.model import agreement as words
 from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report, StoredDecision
 from streammine.model.epochs import BEGINNING
@@ -148,9 +149,7 @@ class Consensus:
         self._to_write: list[StoredDecision] = []
         self._to_tell: list[Decision] = []
         self._told_decided: dict[int, int] = {}
-        self._rests = False
-        self._open_at = 0.0
-        self._woken_at = -settings.silence_seconds
+        self._rest = Rest(settings)
         self._effects: list[words.AgreementEffect] = []
 
     @property
@@ -315,9 +314,8 @@ class Consensus:
 
     def _on_tick(self, stimulus: words.Tick) -> None:
         self._now_seconds = stimulus.now_seconds
-        self._note_rest()
-        settings = self._settings
-        every = settings.rest_seconds if self._rests else settings.repeat_seconds
+        self._rest.note(self._is_open, self._now_seconds)
+        every = self._rest.repeat_seconds
         if self._now_seconds - self._repeated_at < every:
             return
         self._repeated_at = self._now_seconds
@@ -327,19 +325,13 @@ class Consensus:
         if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
             self._be_lonely()
 
-    def _note_rest(self) -> None:
-        """Where nothing has been open for a while, there is little to say, and nobody to be missed."""
-        voting = self.phase is Phase.VOTING and self._ballots is not None
-        if not voting or self._ballots_open or self._writing:
-            self._open_at = self._now_seconds
-        rests = self._now_seconds - self._open_at >= 2 * self._settings.rest_seconds
-        if self._rests and not rests:
-            self._woken_at = self._now_seconds
-        self._rests = rests
-
     @property
-    def _ballots_open(self) -> bool:
-        return self._ballots is not None and self._ballots.open(self._chain.decided)
+    def _is_open(self) -> bool:
+        """There is something to learn, to agree on or to write."""
+        if self.phase is not Phase.VOTING or self._writing:
+            return True
+        assert self._ballots is not None
+        return self._ballots.open(self._chain.decided)
 
     def _be_lonely(self) -> None:
         """Less than a majority is heard of: keep what is known safe, and try to go on."""
@@ -385,10 +377,7 @@ class Consensus:
     def _live(self) -> set[int]:
         """Replicas of the plan that seem to take part in it, this one included."""
         assert self._plan is not None
-        silence = self._settings.silence_seconds
-        if self._rests or self._now_seconds - self._woken_at < silence:
-            silence += self._settings.rest_seconds
-        lost_before = self._now_seconds - silence
+        lost_before = self._now_seconds - self._rest.silence_seconds(self._now_seconds)
         live = set(self._plan.replicas) if self._planned_at > lost_before else set()
         self._peers.note_living(self._plan, lost_before, live)
         return (live - self._gone) | {self.generation}

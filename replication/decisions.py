@@ -1,7 +1,8 @@
 """What replicas have decided on their input, in the job's store (DESIGN §5, "Agreement"; see `consensus`).
 
-Most decisions never come here: they stand when enough replicas hold what was chosen. Those of a replica that
-is alone do, and what such a one knows of earlier ones.
+Where `AgreementSettings.every_decision_stored` is set, as the engine's hosts have it, every decision comes
+here before it counts. Elsewhere most never do: they stand when enough replicas hold what was chosen. Only
+those of a replica that is alone do, and what such a one knows of earlier ones.
 
 A store has no compare-and-set. So a new set of replicas, *version* by version, puts its seal first and lists
 what is there afterwards; who writes a decision looks for a seal afterwards. Either the decision is on the
@@ -13,14 +14,16 @@ keep them until a complete checkpoint covers them, and so does what is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from replication.documents import fetch, seal, unseal
 from replication.naming import (
+    DECIDERS,
     DECISIONS,
     DecisionsName,
     SealName,
+    deciders_of,
     decisions_of,
     last_decided,
     seal_of,
@@ -75,26 +78,27 @@ def store_decisions(
     if bytes(store.get(name)) != data:
         # once it counts there is nothing older to go back to
         raise OutputError(f"{name} holds something else than was written")
-    highest = _highest_seal(store.list(decisions_of(slice_id)))
+    seals = _seals(store, deciders_of(slice_id))
+    highest = max((found.version for found in seals), default=0)
     return DecisionDurable(decided, highest)
-
-
-def _highest_seal(names: Iterable[str]) -> int:
-    seals = (found.version for name in names if (found := seal_of(name)) is not None)
-    return max(seals, default=0)
 
 
 def superseded_decisions(store: Store, covered: int) -> list[str]:
     """Names of what nobody needs once a complete checkpoint covers that epoch for good."""
-    names = store.list(DECISIONS)
-    seals = [found for name in names if (found := seal_of(name)) is not None]
+    seals = _seals(store, DECIDERS)
     newest: dict[SliceId, int] = {}
     for found in seals:
         newest[found.slice_id] = max(newest.get(found.slice_id, 0), found.version)
     over = [
-        name for name in names if (epoch := last_decided(name)) is not None and epoch <= covered
+        name
+        for name in store.list(DECISIONS)
+        if (epoch := last_decided(name)) is not None and epoch <= covered
     ]
     return over + [found.name for found in seals if found.version < newest[found.slice_id]]
+
+
+def _seals(store: Store, prefix: str) -> list[SealName]:
+    return [found for name in store.list(prefix) if (found := seal_of(name)) is not None]
 
 
 def _content(decision: Decision) -> list[Any]:

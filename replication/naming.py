@@ -10,7 +10,7 @@
     terms/aATTEMPT-mMANAGER-claim.json                    a manager's term has begun
     terms/aATTEMPT-mMANAGER-ledger.json                   the checkpoints that it goes on from
     decisions/VERTEX/INDEX/LAST-FIRST-vVERSION-gGENERATION.json  what a slice's replicas decided, by epochs
-    decisions/VERTEX/INDEX/vVERSION-seal.json             replicas of that version go on from what is there
+    deciders/VERTEX/INDEX/vVERSION.json                   replicas of that version go on from what is there
 
 Names sort by slice, then by epoch, negative epochs included. A replica's generation is its slice's alone
 for ever, so no name is ever written by two replicas, and nothing that was published changes.
@@ -31,6 +31,7 @@ SNAPSHOTS = "snapshots/"
 CHECKPOINTS = "checkpoints/"
 TERMS = "terms/"
 DECISIONS = "decisions/"
+DECIDERS = "deciders/"
 
 _EPOCH = r"([np]\d{19})"
 _SNAPSHOT = re.compile(
@@ -41,7 +42,7 @@ _CHECKPOINT = re.compile(rf"checkpoints/{_EPOCH}-{_TERM}\.json")
 _CLAIM = re.compile(rf"terms/{_TERM}-claim\.json")
 _LEDGER = re.compile(rf"terms/{_TERM}-ledger\.json")
 _DECISION = re.compile(rf"decisions/[^/]+/\d{{6,}}/{_EPOCH}-{_EPOCH}-v\d{{8,}}-g\d{{8,}}\.json")
-_SEAL = re.compile(r"decisions/([^/]+)/(\d{6,})/v(\d{8,})-seal\.json")
+_SEAL = re.compile(r"deciders/([^/]+)/(\d{6,})/v(\d{8,})\.json")
 _ATTEMPT = re.compile(r"attempts/(\d{6,})\.json")
 
 
@@ -123,7 +124,7 @@ class SealName:
 
     @property
     def name(self) -> str:
-        return f"{decisions_of(self.slice_id)}v{self.version:08}-seal.json"
+        return f"{deciders_of(self.slice_id)}v{self.version:08}.json"
 
 
 def seal_of(name: str) -> SealName | None:
@@ -135,8 +136,14 @@ def seal_of(name: str) -> SealName | None:
 
 
 def decisions_of(slice_id: SliceId) -> str:
-    """The folder of a slice's decisions and seals."""
+    """The folder of a slice's decisions."""
     return f"{DECISIONS}{_slice_text(slice_id)}/"
+
+
+def deciders_of(slice_id: SliceId) -> str:
+    """The folder of a slice's seals: whoever writes a decision looks for these alone, however many decisions
+    there are."""
+    return f"{DECIDERS}{_slice_text(slice_id)}/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from benchmarks.controller_runs import (
     random_moments,
 )
 from benchmarks.edits import app_rhythm, rhythm_of, write_edits
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import one_digest, print_table
 from streammine.model.schemes import Scheme
 
 BAR_COST = 0.6
@@ -116,9 +116,7 @@ def controller(
         for name, more, settings in plans:
             each = [FIRST_KILL_SECONDS, *more]
             runs[name] = play(day, nodes, Path(scratch), each, COSTS_FROM_SECONDS, seed, **settings)
-    digests = {each.digest for each in runs.values()}
-    if len(digests) != 1:
-        raise click.ClickException(f"digests differ: {', '.join(sorted(digests))}")
+    digest = one_digest(each.digest for each in runs.values())
     figures = {
         "name": "controller",
         "nodes": nodes,
@@ -129,14 +127,9 @@ def controller(
         **_summary(runs, max_time),
         "bar_cost_ratio": BAR_COST,
         "runs": {name: _run_figures(each) for name, each in runs.items()},
-        "digest": digests.pop(),
+        "digest": digest,
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, runs, max_time))
-    if as_json:
-        print_json(figures)
-        return
-    _print(figures)
-    say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, runs, max_time), _print)
 
 
 def _summary(runs: dict[str, Played], max_time: float) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.edits import COLUMNS, ROOT
-from benchmarks.gaps import longest_gap, recovered_after
+from benchmarks.gaps import delay, longest_gap, recovered_after
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
 from streammine import Topology
 from streammine.model.errors import ClusterError
@@ -231,18 +231,14 @@ def play(
             killed.append((time.time(), name))
             os.kill(cluster.local.processes[name].pid, signal.SIGKILL)
         digest = cluster.finish(job, LONGEST_SECONDS, watch.tend).digest()
-    recovery = job.submission.spec.recovery
-    epoch_seconds = job.submission.compiled.epoch.length / 1e6
-    first = recovery.pace_begins[SOURCE] / 1e6
-    commits = [
-        (at, at - (began + ((epoch + 1) * epoch_seconds - first) / SPEED))
-        for epoch, at in commit_times(output)
-    ]
+    # the day begins in the middle of event time, at whose origin epoch 0 would have begun
+    origin = began - job.submission.spec.recovery.pace_begins[SOURCE] / 1e6 / SPEED
+    commits = [(at, delay(epoch, at, origin, EPOCH_SECONDS)) for epoch, at in commit_times(output)]
     return Played(
         digest,
         watch.looks,
         list(watch.decisions.values()),
-        [(at - began, delay) for at, delay in commits],
+        [(at - began, late) for at, late in commits],
         list(kills_among(killed, commits, began)),
         costs_from,
     )
@@ -290,7 +286,7 @@ def kills_among(
     times = [at for at, _ in commits]
     for (at, victim), (following, _) in pairwise([*killed, (math.inf, "")]):
         until = min(following, at + WATCHED_SECONDS)
-        before = [delay for moment, delay in commits if at - USUAL_SECONDS < moment <= at]
+        before = [late for moment, late in commits if at - USUAL_SECONDS < moment <= at]
         usual = max(before, default=0.0) + EPOCH_SECONDS
         recovered = recovered_after(at, [each for each in commits if each[0] <= until], usual)
         if recovered == math.inf:

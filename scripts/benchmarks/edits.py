@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -52,7 +53,9 @@ def rhythm_of(path: Path) -> list[int]:
     return [counts[minute] for minute in range(int(np.ptp(minutes)) + 1)]
 
 
-def edit_times(rhythm: Sequence[int], seconds: float, speed: float, count: int) -> pa.Array:
+def edit_times(
+    rhythm: Sequence[int], seconds: float, speed: float, count: int
+) -> npt.NDArray[np.int64]:
     """`count` event times (int64 milliseconds, ascending) that rise and fall as the rhythm does, within as
     much event time as `seconds` have at that speed.
     """
@@ -60,7 +63,8 @@ def edit_times(rhythm: Sequence[int], seconds: float, speed: float, count: int) 
     even = (np.arange(count) + 0.5) / count * parts[-1]
     minutes = np.interp(even, parts, np.arange(len(parts)))
     passed = minutes / len(rhythm) * seconds * speed * 1000
-    return START_MILLISECONDS + passed.astype(np.int64)
+    times: npt.NDArray[np.int64] = START_MILLISECONDS + passed.astype(np.int64)
+    return times
 
 
 def write_edits(
@@ -78,7 +82,7 @@ def write_edits(
     return str(folder / f"{name}-*-of-{files}.jsonl")
 
 
-def _write(paths: Sequence[Path], times: pa.Array) -> None:
+def _write(paths: Sequence[Path], times: npt.NDArray[np.int64]) -> None:
     parts = [path.with_suffix(".part") for path in paths]
     random = np.random.default_rng(SEED)
     with ExitStack() as opened:
@@ -91,7 +95,7 @@ def _write(paths: Sequence[Path], times: pa.Array) -> None:
         os.replace(part, path)
 
 
-def _lines(milliseconds: pa.Array, random: np.random.Generator) -> list[str]:
+def _lines(milliseconds: npt.NDArray[np.int64], random: np.random.Generator) -> list[str]:
     count = len(milliseconds)
     texts = np.datetime_as_string(milliseconds.astype("datetime64[ms]"), unit="ms")
     # the product of two even chances lies near 0 more often than not
@@ -114,5 +118,5 @@ def _lines(milliseconds: pa.Array, random: np.random.Generator) -> list[str]:
     return lines
 
 
-def _text(numbers: pa.Array) -> pa.Array:
+def _text(numbers: npt.NDArray[np.int64]) -> pa.Array:
     return pc.cast(pa.array(numbers), pa.string())

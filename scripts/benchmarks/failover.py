@@ -28,8 +28,8 @@ from benchmarks import options
 from benchmarks.gaps import longest_gap
 from benchmarks.held_state import PULSE, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import print_table
 from streammine.model.schemes import Scheme
 
 BAR_SECONDS = 0.1
@@ -152,12 +152,7 @@ def failover(
         "bar_seconds": BAR_SECONDS,
         "digests": digests,
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, lost))
-    if as_json:
-        print_json(figures)
-        return
-    _print(figures)
-    say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, lost), _print)
 
 
 def _job(fault: str, keys: int, rate: int, slices: int, replicas: int = 1) -> HeldState:

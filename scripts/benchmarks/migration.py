@@ -21,8 +21,8 @@ from benchmarks import options
 from benchmarks.gaps import behind, longest_gap
 from benchmarks.held_state import HELD, PULSE, Form, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import one_digest, print_table
 from streammine.model.errors import ClusterError
 
 BAR = 1.5
@@ -113,9 +113,7 @@ def migration(
                 with LiveCluster(2) as cluster:
                     held = _held(size, form, fill_seconds)
                     found.append((size, _measured(cluster, Path(scratch), held, mode)))
-            digests = {each.digest for moved, each in found if moved == size}
-            if len(digests) != 1:
-                raise click.ClickException(f"{size} MB: digests differ: {sorted(digests)}")
+            one_digest((each.digest for moved, each in found if moved == size), f"{size} MB")
     figures = {
         "name": "migration",
         "nodes": 2,
@@ -125,12 +123,7 @@ def migration(
         "moves": [_figures(size, each) for size, each in found],
         "median_ratios": _median_ratios(found),
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, found))
-    if as_json:
-        print_json(figures)
-        return
-    _print(figures)
-    say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, found), _print)
 
 
 def _held(size: int, form: Form, fill_seconds: int) -> HeldState:

@@ -1,4 +1,4 @@
-"""Where results are kept: JSON, and a picture beside it."""
+"""Where results are kept: JSON, and a picture beside it; and how they are told."""
 
 from __future__ import annotations
 
@@ -7,16 +7,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import print_json
+
 RESULTS = "results"
 
 
-def keep_results(
-    folder: Path, figures: dict[str, Any], draw: Callable[[Any], None]
-) -> tuple[Path, Path]:
-    """Write ``results/NAME.json`` and ``results/NAME.png`` under `folder`; gives both paths.
-
-    `draw` fills a matplotlib figure.
+def tell_results(
+    folder: Path,
+    figures: dict[str, Any],
+    as_json: bool,
+    draw: Callable[[Any], None],
+    say: Callable[[dict[str, Any]], None],
+) -> None:
+    """Keep the figures under `folder`, and print them: as one line of JSON, or as `say` does, and where they
+    are kept. `draw` fills a matplotlib figure.
     """
+    paths = _keep(folder, figures, draw)
+    if as_json:
+        print_json(figures)
+    else:
+        say(figures)
+        print(f"kept: {paths[0]}, {paths[1]}")
+
+
+def _keep(folder: Path, figures: dict[str, Any], draw: Callable[[Any], None]) -> tuple[Path, Path]:
+    """Write ``results/NAME.json`` and ``results/NAME.png``; gives both paths."""
     target = folder / RESULTS
     target.mkdir(parents=True, exist_ok=True)
     document, picture = target / f"{figures['name']}.json", target / f"{figures['name']}.png"
@@ -37,7 +52,3 @@ def save_picture(path: Path, draw: Callable[[Any], None]) -> None:
     draw(figure)
     figure.savefig(path, dpi=120)
     plt.close(figure)
-
-
-def say_results(paths: tuple[Path, Path]) -> None:
-    print(f"kept: {paths[0]}, {paths[1]}")

@@ -22,8 +22,8 @@ from benchmarks import options
 from benchmarks.gaps import RecoveryTimes, caught_up_after, delay, recovery_times
 from benchmarks.held_state import HELD, PULSE, Form, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import one_digest, print_table
 
 BAR_SECONDS = 3.0
 BAR_REST_SECONDS = 1.0
@@ -95,8 +95,7 @@ def recovery(
             delays = [(at, delay(epoch, at, began, held.epoch_seconds)) for epoch, at in commits]
             results.append(_figures(times, delays, killed))
             timelines.append([(at - killed, epoch) for epoch, at in commits])
-    if len(digests) != 1:
-        raise click.ClickException(f"digests differ: {', '.join(sorted(digests))}")
+    digest = one_digest(digests)
     figures = {
         "name": "recovery",
         "nodes": 2,
@@ -110,14 +109,9 @@ def recovery(
         **_summary(results),
         "bar_seconds": BAR_SECONDS,
         "bar_rest_seconds": BAR_REST_SECONDS,
-        "digest": digests.pop(),
+        "digest": digest,
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, timelines))
-    if as_json:
-        print_json(figures)
-        return
-    _print(figures)
-    say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, timelines), _print)
 
 
 def _kill(cluster: LiveCluster, job: LiveJob, victim: str) -> tuple[float, float]:

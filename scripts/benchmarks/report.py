@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
+
+import click
 
 from benchmarks.comparison import Measurement
 
@@ -79,3 +81,12 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def print_json(figures: dict[str, Any]) -> None:
     print(json.dumps(figures), flush=True)
+
+
+def one_digest(digests: Iterable[str], where: str = "") -> str:
+    """That of all runs. Raises ClickException where their outputs differ; `where` says of which runs."""
+    found = sorted(set(digests))
+    if len(found) != 1:
+        differ = f"digests differ: {', '.join(found)}"
+        raise click.ClickException(f"{where}: {differ}" if where else differ)
+    return found[0]

@@ -29,8 +29,8 @@ from benchmarks import options
 from benchmarks.gaps import delay, recovered
 from benchmarks.held_state import HELD, PULSE, HeldState
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import one_digest, print_table
 from streammine.model.errors import ClusterError
 from streammine.model.schemes import Scheme
 
@@ -135,11 +135,8 @@ def schemes(
         for name in (chosen or tuple(Scheme))
     ]
     for megabytes in sizes:
-        found = {each["digest"] for each in rows if each["megabytes"] == megabytes}
-        if len(found) != 1:
-            raise click.ClickException(
-                f"{megabytes} MB: digests differ: {', '.join(sorted(found))}"
-            )
+        found = (each["digest"] for each in rows if each["megabytes"] == megabytes)
+        one_digest(found, f"{megabytes} MB")
     figures = {
         "name": "schemes",
         "nodes": NODES,
@@ -149,12 +146,7 @@ def schemes(
         "within": sum(each["within"] for each in rows),
         "schemes": rows,
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, rows))
-    if as_json:
-        print_json(figures)
-        return
-    _print(figures)
-    say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, rows), _print)
 
 
 def _measured(scheme: Scheme, megabytes: int, rate: int, slices: int, runs: int) -> dict[str, Any]:
@@ -190,11 +182,8 @@ def _measured(scheme: Scheme, megabytes: int, rate: int, slices: int, runs: int)
                 second, killed = _kill(cluster, job, {first})
                 digests.add(cluster.finish(job, LONGEST_RUN_SECONDS).digest())
             recoveries.append(_recovery(scheme, told, second, output, began, killed))
-    if len(digests) != 1:
-        raise click.ClickException(
-            f"{scheme}, {megabytes} MB: digests differ: {', '.join(sorted(digests))}"
-        )
-    return _row(scheme, megabytes, state_bytes, recoveries, costs, digests.pop())
+    digest = one_digest(digests, f"{scheme}, {megabytes} MB")
+    return _row(scheme, megabytes, state_bytes, recoveries, costs, digest)
 
 
 def _set_scheme(cluster: LiveCluster, job: LiveJob, scheme: Scheme) -> None:

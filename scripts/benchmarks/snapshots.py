@@ -26,8 +26,8 @@ from benchmarks.gaps import behind, longest_gap
 from benchmarks.held_state import HELD, PULSE, Form, HeldState, Mode
 from benchmarks.intervals import median_interval
 from benchmarks.live_cluster import LiveCluster, SnapshotWatch, commit_times
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import one_digest, print_table
 
 INTERVALS_SECONDS = (0.1, 0.5, 1.0, 3.0)
 MODES: tuple[Mode, ...] = ("asynchronous", "synchronous")
@@ -144,12 +144,7 @@ def snapshots(
         "cells": [_figures(cell, undisturbed) for cell in cells],
         "digest": bench.digest(),
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, figures))
-    if as_json:
-        print_json(figures)
-        return
-    _print(figures)
-    say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, figures), _print)
 
 
 class _Bench:
@@ -165,9 +160,7 @@ class _Bench:
 
     def digest(self) -> str:
         """Raises ClickException where runs at full speed differ in their output."""
-        if len(self._digests) != 1:
-            raise click.ClickException(f"digests differ: {', '.join(sorted(self._digests))}")
-        return next(iter(self._digests))
+        return one_digest(self._digests)
 
     def seconds(self, what: HeldState, cell: Cell | None = None) -> float:
         """Seconds of a run at full speed."""

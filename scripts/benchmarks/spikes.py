@@ -9,7 +9,7 @@ others. How fast the pace is follows from what the nodes can do without one, and
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
@@ -21,7 +21,7 @@ from benchmarks import options
 from benchmarks.gaps import delay
 from benchmarks.held_state import HELD, PULSE, Form, HeldState, ReadingsFile
 from benchmarks.inputs import PLUGS, uneven_readings_file
-from benchmarks.intervals import Interval, median_interval
+from benchmarks.intervals import median_interval, rounded
 from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times
 from benchmarks.load_spikes import (
     EVERY_SECONDS,
@@ -30,8 +30,8 @@ from benchmarks.load_spikes import (
     counted_between,
     drained_after,
 )
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import one_digest, print_table
 from streammine.model.schemes import Scheme
 
 BAR = 0.97
@@ -149,9 +149,7 @@ def spikes(
         for number in range(pairs):
             for kind in (WITHOUT, WITH) if number % 2 == 0 else (WITH, WITHOUT):
                 runs[kind].append(job.spiked(replicated=kind == WITH))
-    found = {each.digest for every in runs.values() for each in every}
-    if len(found) != 1:
-        raise click.ClickException(f"digests differ: {', '.join(sorted(found))}")
+    digest = one_digest(each.digest for every in runs.values() for each in every)
     figures = {
         "name": "spikes",
         "nodes": nodes,
@@ -163,14 +161,9 @@ def spikes(
         "pairs": pairs,
         **_figures(runs, shape),
         "bar": BAR,
-        "digest": found.pop(),
+        "digest": digest,
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, runs, shape))
-    if as_json:
-        print_json(figures)
-        return
-    _print(figures)
-    say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, runs, shape), _print)
 
 
 class _Job:
@@ -253,8 +246,8 @@ def _figures(runs: dict[str, list[Spiked]], shape: LoadShape) -> dict[str, Any]:
     ratios = [second.in_spikes(shape) / first.in_spikes(shape) for first, second in pairs]
     drained = [each for run in runs[WITH] for each in run.drained(shape)]
     return {
-        "spike_ratio": _rounded(median_interval(ratios)),
-        "seconds_ratio": _rounded(
+        "spike_ratio": rounded(median_interval(ratios)),
+        "seconds_ratio": rounded(
             median_interval([first.seconds / second.seconds for first, second in pairs])
         ),
         "spike_delay_seconds": {
@@ -289,10 +282,6 @@ def _told(run: Spiked, shape: LoadShape) -> dict[str, Any]:
         ],
         "waiting_bytes": [(round(at, 2), round(level)) for at, level in run.waiting],
     }
-
-
-def _rounded(interval: Interval) -> dict[str, float]:
-    return {key: round(value, 4) for key, value in asdict(interval).items()}
 
 
 def _print(figures: dict[str, Any]) -> None:

@@ -20,8 +20,8 @@ from benchmarks import options
 from benchmarks.gaps import SliceBudgets, memory_bound
 from benchmarks.live_cluster import LiveCluster, LiveJob
 from benchmarks.memory import peak_bytes
-from benchmarks.pictures import keep_results, say_results
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import tell_results
+from benchmarks.report import print_table
 from streammine import Topology
 from streammine.assembly.environment import SLICE_BUDGET_BYTES, Environment
 from streammine.engine.slice_settings import RETAINED_BYTES_IN_MEMORY, WAITING_BYTES_IN_MEMORY
@@ -92,12 +92,7 @@ def stalled(nodes: int, slices: int, folder: Path, as_json: bool, seconds: int) 
         },
         "within": all(peaks[name] <= bounds[name] for name in peaks),
     }
-    paths = keep_results(folder, figures, lambda figure: _draw(figure, seen, bounds))
-    if as_json:
-        print_json(figures)
-    else:
-        _print(figures)
-        say_results(paths)
+    tell_results(folder, figures, as_json, lambda figure: _draw(figure, seen, bounds), _print)
     if not figures["within"]:
         raise click.ClickException("a node took more memory than its budgets")
 

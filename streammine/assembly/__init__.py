@@ -28,7 +28,7 @@ from replication import (
 )
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import AGREEMENT, DEFAULT_READ_ROWS, BuiltSlice, Environment
-from streammine.assembly.losing import reason_to_keep, wants_gap, window_epochs
+from streammine.assembly.losing import reason_to_keep, window_epochs
 from streammine.assembly.seats import Seats
 from streammine.assembly.settling import settled
 from streammine.assembly.step_times import StepTimes
@@ -58,7 +58,6 @@ __all__ = [
     "save_run",
     "settled",
     "store_decisions",
-    "wants_gap",
     "window_epochs",
     "write_snapshot",
 ]

@@ -19,7 +19,7 @@ from streammine.assembly.environment import (
     restored_to,
     taken_from,
 )
-from streammine.assembly.losing import check_may_lose, wants_gap, window_epochs
+from streammine.assembly.losing import check_may_lose, window_epochs
 from streammine.assembly.sending import outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
@@ -54,6 +54,7 @@ from streammine.model.ids import (
 )
 from streammine.model.job import DEAD_LETTERS, Edge, EdgeKind, JobGraph, Vertex
 from streammine.model.manifest import SinkDescription
+from streammine.model.recovery_policy import wants_gap
 from streammine.model.stamps import covered
 from streammine.model.topology import (
     BroadcastPartition,

@@ -6,11 +6,6 @@ from __future__ import annotations
 from streammine.model.contracts import Discipline
 from streammine.model.errors import TopologyError
 from streammine.model.job import JobGraph, Vertex
-from streammine.model.recovery_policy import RecoveryGoal
-
-
-def wants_gap(goal: RecoveryGoal | None) -> bool:
-    return goal is not None and goal.semantics == "gap"
 
 
 def window_epochs(vertex: Vertex, commit_every: int) -> int:
@@ -21,7 +16,7 @@ def window_epochs(vertex: Vertex, commit_every: int) -> int:
 def check_may_lose(graph: JobGraph) -> None:
     """Raises TopologyError where gap recovery could never leave an epoch out."""
     stateful = [vertex.name for vertex in graph.vertices if vertex.kind == "stateful"]
-    if any(graph.may_lose(name) for name in stateful):
+    if graph.may_lose:
         return
     if not stateful:
         raise TopologyError(

@@ -6,13 +6,7 @@ from collections.abc import Callable
 
 from replication import seal_decisions, store_decisions
 from streammine.engine.node_stimuli import MadeSure, MakeSure
-from streammine.model.agreement import (
-    AskWitness,
-    DecisionDurable,
-    MakeDurable,
-    SealStore,
-    StoreRead,
-)
+from streammine.model.agreement import AskWitness, MakeDurable, SealStore
 from streammine.model.contracts import Store
 
 
@@ -23,13 +17,9 @@ def settled(store: Store, effect: MakeSure, warn: Callable[[str], None] | None =
     """
     match effect.wish:
         case SealStore(version):
-            return _made(effect, seal_decisions(store, effect.slice, version, warn))
+            return MadeSure(effect, seal_decisions(store, effect.slice, version, warn))
         case MakeDurable(stored):
             done = store_decisions(store, effect.slice, effect.generation, stored)
-            return _made(effect, done)
+            return MadeSure(effect, done)
         case AskWitness():
             raise AssertionError("the witness is in the coordination service")
-
-
-def _made(each: MakeSure, answer: StoreRead | DecisionDurable) -> MadeSure:
-    return MadeSure(each.job, each.slice, each.generation, each.wish, answer)

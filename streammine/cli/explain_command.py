@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from streammine.assembly import CompiledJob, reason_to_keep, wants_gap
+from streammine.assembly import CompiledJob, reason_to_keep
 from streammine.cli.options import topology_argument
 from streammine.cli.topologies import read_topology
 from streammine.model.job import Edge, ResolvedSource, Vertex
+from streammine.model.recovery_policy import wants_gap
 from streammine.model.topology import FilesSource, OperatorLoop, Topology
 from streammine.runtime.submission import compile_topology
 
@@ -80,7 +81,7 @@ def _vertex_lines(
 
 def _losing_line(vertex: Vertex, compiled: CompiledJob) -> str:
     graph = compiled.graph
-    if not graph.may_lose(vertex.name):
+    if vertex.name not in graph.may_lose:
         return f"loses nothing in a recovery: {reason_to_keep(graph, vertex.name)}"
     epochs = vertex.window_epochs
     window = "" if epochs == 1 else f", with the windows of {epochs} epochs that they lie in"

@@ -26,6 +26,7 @@ from streammine.engine.managed_job import ManagedJob
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement
+from streammine.model.recovery_policy import wants_gap
 from streammine.model.snapshots import Restore
 
 
@@ -37,8 +38,7 @@ def left_out(
     """What lost slices are built from, with the epochs that they leave out. `kept`: the replicas that
     live.
     """
-    goal = job.recovery.goal
-    if goal is None or goal.semantics != "gap":
+    if not wants_gap(job.recovery.goal):
         return dict(restores)
     return {slice_id: _leaving_out(job, slice_id, kept, restores) for slice_id in restores}
 
@@ -53,7 +53,7 @@ def _leaving_out(
     goes_on = any(each.rung.queues for each in kept[slice_id])
     if restore is None or restore.record is None or goes_on:
         return restore
-    if not job.graph.may_lose(slice_id.vertex):
+    if slice_id.vertex not in job.graph.may_lose:
         return restore
     senders = {channel.source for channel in job.graph.inputs[slice_id]} - restores.keys()
     reached = [_reached(job, each, kept[each]) for each in senders]

@@ -30,7 +30,6 @@ from streammine.engine.node_stimuli import (
     JobEndSeen,
     JobSeen,
     MadeSure,
-    MakeSure,
     MembersSeen,
     NewReplica,
     NodeEffect,
@@ -435,19 +434,16 @@ class NodeMachine(SeatingNode):
 
     def _told_by_replica(self, told: control.AgreementTold) -> None:
         heard = stimuli.Agreeing(Heard(told.message))
-        job = self.jobs.get(told.job)
-        for slice_id in () if job is None else job.slices:
-            if str(slice_id) == told.slice:
-                self._to_replica(told.job, slice_id, told.receiver, heard)
+        self._to_replica(told.job, told.slice, told.receiver, heard)
 
     def _made_sure(self, done: MadeSure) -> None:
-        wish = MakeSure(done.job, done.slice, done.generation, done.wish)
+        wish = done.wish
         if done.answer is None:
             self._unsure.add(wish)
             return
         self._making.discard(wish)
         heard = stimuli.Agreeing(done.answer)
-        self._to_replica(done.job, done.slice, done.generation, heard)
+        self._to_replica(wish.job, wish.slice, wish.generation, heard)
 
     def _try_again(self, effects: list[NodeEffect]) -> None:
         """What could not be made sure, for those that are still here."""

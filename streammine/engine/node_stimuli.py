@@ -22,6 +22,7 @@ from streammine.model.recovery_assessment import Decision
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
 
 AgreementWish = agreement.AskWitness | agreement.SealStore | agreement.MakeDurable
+AgreementAnswer = agreement.WitnessAnswered | agreement.StoreRead | agreement.DecisionDurable
 
 # --- stimuli ----------------------------------------------------------------------------------
 
@@ -139,11 +140,8 @@ class SnapshotWritten:
 class MadeSure:
     """What came of a `MakeSure`. None: nothing, or nobody can tell; it is to be done again."""
 
-    job: int
-    slice: SliceId
-    generation: int
-    wish: AgreementWish
-    answer: agreement.WitnessAnswered | agreement.StoreRead | agreement.DecisionDurable | None
+    wish: MakeSure
+    answer: AgreementAnswer | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class RoutingNode(ABC):
         for receiver in receivers:
             node = job.nodes.get((slice_id, receiver))
             if node is not None:
-                to = job.number, str(slice_id), receiver
+                to = job.number, slice_id, receiver
                 told: control.AgreementTold
                 if isinstance(message, agreement.Report):
                     told = control.StandingTold(*to, message)

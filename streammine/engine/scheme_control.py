@@ -136,7 +136,6 @@ class SchemeControl:
         return SliceObservation(
             scheme=job.scheme_of(slice_id),
             chosen=slice_id in job.plan.schemes,
-            fixed=slice_id in job.plan.fixed,
             replicas=max(2, self._graph.vertex(slice_id.vertex).replicas),
             nodes=1,
             state_bytes=report.counters.get("state_bytes", 0.0),
@@ -147,7 +146,7 @@ class SchemeControl:
             busy_share=rates.busy_share,
             queued_bytes=report.counters.get("bytes_waiting", 0.0),
             input_waits=slice_id.vertex in self._waiting,
-            may_lose=self._graph.may_lose(slice_id.vertex),
+            may_lose=slice_id.vertex in self._graph.may_lose,
         )
 
     def _meter(self, slice_id: SliceId, generation: int) -> SliceMeter:

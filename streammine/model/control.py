@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streammine.model import agreement
+from streammine.model.ids import SliceId
 from streammine.model.snapshots import Restore, SnapshotRecord
 from streammine.model.vocabulary import MOST_ROWS, Payload, Vocabulary
 
@@ -90,7 +91,7 @@ class StandingTold:
     """How the replica that sends stands in what it and the one of generation `receiver` agree on."""
 
     job: int
-    slice: str
+    slice: SliceId
     receiver: int
     message: agreement.Report
 
@@ -100,7 +101,7 @@ class DecisionsTold:
     """What the replicas of a slice have agreed on, for the one of generation `receiver`."""
 
     job: int
-    slice: str
+    slice: SliceId
     receiver: int
     message: agreement.Decisions
 

@@ -182,16 +182,6 @@ class JobGraph:
         """The loop that a vertex is a member of."""
         return next((loop for loop in self.loops if name in loop.members), None)
 
-    def may_lose(self, name: str) -> bool:
-        """Whether gap recovery may leave epochs of a vertex out: an operator that forgets them in the end, as
-        does all that its output leads to.
-
-        A source reads again, and what a sink or committer was given is not lost any more. Where somebody
-        keeps state without end, or goes round in a loop, one lost epoch would make all later ones wrong; and
-        replicas that agree on their bags must not have lost different ones.
-        """
-        return self.vertex(name).kind == "stateful" and not self.never_forgetting(name)
-
     def never_forgetting(self, name: str) -> tuple[str, ...]:
         """The vertices, `name` and those that its output leads to, that would miss a lost epoch for ever."""
         reached = [name]
@@ -252,6 +242,18 @@ class JobGraph:
     def agreeing(self) -> frozenset[str]:
         """Vertices whose replicas agree on what they process."""
         return frozenset(edge.target for edge in self.edges if edge.either)
+
+    @cached_property
+    def may_lose(self) -> frozenset[str]:
+        """Vertices of which gap recovery may leave epochs out: operators that forget them in the end, as does
+        all that their output leads to.
+
+        A source reads again, and what a sink or committer was given is not lost any more. Where somebody
+        keeps state without end, or goes round in a loop, one lost epoch would make all later ones wrong; and
+        replicas that agree on their bags must not have lost different ones.
+        """
+        operators = (vertex.name for vertex in self.vertices if vertex.kind == "stateful")
+        return frozenset(name for name in operators if not self.never_forgetting(name))
 
     @cached_property
     def receivers(self) -> dict[str, int]:

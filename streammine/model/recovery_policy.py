@@ -49,6 +49,10 @@ class RecoveryGoal:
     weights: CostWeights = field(default_factory=CostWeights)
 
 
+def wants_gap(goal: RecoveryGoal | None) -> bool:
+    return goal is not None and goal.semantics == "gap"
+
+
 class Step(StrEnum):
     """A step of recoveries whose time is measured wherever it happens: not in recoveries alone, but also
     when a job starts, a slice moves or a replica is added, for all of these are done the same way.

@@ -9,7 +9,8 @@ from streammine.assembly import settled
 from streammine.engine import node_stimuli as machine
 from streammine.model.agreement import AskWitness, WitnessAnswered
 from streammine.model.coordination import CoordinationService
-from streammine.model.errors import OutputError, StreammineError
+from streammine.model.errors import OutputError
+from streammine.runtime.failures import failure_text
 from streammine.runtime.hosting import HostedJob
 from streammine.runtime.workers import Workers
 
@@ -42,9 +43,9 @@ class Decider:
             return settled(job.snapshot_store, effect, self._warn)
         except OutputError as error:
             logger.warning("node %s: what replicas decide: %s", self._node, error)
-            return machine.MadeSure(effect.job, effect.slice, effect.generation, effect.wish, None)
-        except StreammineError as error:
-            return machine.JobBroken(job.number, str(error))
+            return machine.MadeSure(effect, None)
+        except Exception as error:
+            return machine.JobBroken(job.number, failure_text(self._node, error))
 
     def _warn(self, text: str) -> None:
         logger.error("node %s passes damaged decisions over: %s", self._node, text)
@@ -53,8 +54,7 @@ class Decider:
         name = machine.witness_name(effect.slice, wish.plan_version)
 
         def answered(holder: int | None) -> machine.MadeSure:
-            answer = WitnessAnswered(wish.plan_version, holder)
-            return machine.MadeSure(effect.job, effect.slice, effect.generation, wish, answer)
+            return machine.MadeSure(effect, WitnessAnswered(wish.plan_version, holder))
 
         def take(service: CoordinationService) -> None:
             holder = service.take_witness(effect.job, name, effect.generation)

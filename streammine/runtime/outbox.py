@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streammine.engine.node_stimuli import TransmitControl, TransmitFrame
 from streammine.model import control
+from streammine.model.ids import SliceId
 
 
 class Outbox:
@@ -15,7 +16,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._effects: list[TransmitFrame | TransmitControl] = []
-        self._standings: dict[tuple[str, int, str, int], TransmitControl] = {}
+        self._standings: dict[tuple[str, int, SliceId, int], TransmitControl] = {}
         self._frontiers: dict[tuple[str, int], dict[tuple[int, int, int], int]] = {}
 
     def __bool__(self) -> bool:

@@ -33,7 +33,7 @@ def make_sure(store: Store, effect: machine.MakeSure) -> machine.MadeSure:
     try:
         return settled(store, effect)
     except OutputError:
-        return machine.MadeSure(effect.job, effect.slice, effect.generation, effect.wish, None)
+        return machine.MadeSure(effect, None)
 
 
 def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:

@@ -406,10 +406,7 @@ class VirtualNode:
 
     def _take_witness(self, effect: machine.MakeSure, version: int) -> None:
         def answered(holder: int | None) -> machine.MadeSure:
-            answer = WitnessAnswered(version, holder)
-            return machine.MadeSure(
-                effect.job, effect.slice, effect.generation, effect.wish, answer
-            )
+            return machine.MadeSure(effect, WitnessAnswered(version, holder))
 
         def take(service: CoordinationService) -> None:
             name = machine.witness_name(effect.slice, version)

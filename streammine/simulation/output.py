@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from streammine.model.contracts import Store
@@ -19,27 +22,31 @@ from streammine.model.manifest import (
 from streammine.operators.file_formats import decode_file
 
 
-def read_seal(store: Store) -> Seal | None:
+@dataclass(frozen=True)
+class Committed:
+    """What counts of a sink's output: the rows by epoch, ascending, and the epochs that may lack some."""
+
+    seal: Seal
+    epochs: dict[int, pa.Table]
+    lost: EpochRanges
+
+
+def read_committed(store: Store) -> Committed | None:
+    """None where nobody has begun to write."""
     newest = highest_seal(store.list("seals/"))
-    return None if newest is None else decode_seal(newest, store.get(newest))
-
-
-def read_manifests(store: Store, seal: Seal) -> list[Manifest]:
-    """Those that count, oldest first."""
-    return committed_chain(
+    if newest is None:
+        return None
+    seal = decode_seal(newest, store.get(newest))
+    manifests = committed_chain(
         store.list("manifests/"), seal, lambda name: decode_manifest(name, store.get(name))
     )
+    lost = EpochRanges(each for one in manifests for each in one.lost)
+    return Committed(seal, _read_epochs(store, seal, manifests), lost)
 
 
-def read_lost(store: Store, seal: Seal) -> EpochRanges:
-    """The epochs that may lack rows."""
-    return EpochRanges(each for one in read_manifests(store, seal) for each in one.lost)
-
-
-def read_epochs(store: Store, seal: Seal) -> dict[int, pa.Table]:
-    """The committed rows by epoch, ascending."""
+def _read_epochs(store: Store, seal: Seal, manifests: Iterable[Manifest]) -> dict[int, pa.Table]:
     pieces: dict[int, list[pa.Table]] = {}
-    for manifest in read_manifests(store, seal):
+    for manifest in manifests:
         for file in manifest.files:
             data = store.get(file.name)
             assert checksum(data) == file.checksum, f"{file.name} is damaged"
@@ -51,11 +58,11 @@ def read_epochs(store: Store, seal: Seal) -> dict[int, pa.Table]:
     return {epoch: pa.concat_tables(pieces[epoch]) for epoch in sorted(pieces)}
 
 
-def sink_digest(seal: Seal, epochs: dict[int, pa.Table]) -> SinkDigest:
-    described = seal.description
+def sink_digest(committed: Committed) -> SinkDigest:
+    described = committed.seal.description
     digest = SinkDigest(
         described.sink, described.schema, ordered=described.ordered, volatile=described.volatile
     )
-    for epoch, table in epochs.items():
+    for epoch, table in committed.epochs.items():
         digest.add(epoch, table)
     return digest

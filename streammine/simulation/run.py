@@ -21,7 +21,7 @@ from streammine.simulation.agreed_books import Choices, keep_choices
 from streammine.simulation.cluster import Cluster
 from streammine.simulation.faults import FaultKind, FaultPlan
 from streammine.simulation.injector import FaultInjector
-from streammine.simulation.output import read_epochs, read_lost, read_seal, sink_digest
+from streammine.simulation.output import read_committed, sink_digest
 from streammine.simulation.rows import Row
 from streammine.simulation.settings import SimulationSettings
 from streammine.simulation.workload import Inputs, Workload
@@ -217,18 +217,13 @@ def _result(
     for name in sorted(spec.targets):
         if name == DEAD_LETTERS:
             continue
-        store = world.disk.open_store(spec.targets[name].location)
-        seal = read_seal(store)
-        assert seal is not None, f"sink {name} has no committed output"
-        outputs[name] = read_epochs(store, seal)
-        lost[name] = read_lost(store, seal)
-        digests.append(sink_digest(seal, outputs[name]))
-    dead = read_seal(world.disk.open_store(DEAD_LETTERS))
-    dead_tables = (
-        []
-        if dead is None
-        else list(read_epochs(world.disk.open_store(DEAD_LETTERS), dead).values())
-    )
+        committed = read_committed(world.disk.open_store(spec.targets[name].location))
+        assert committed is not None, f"sink {name} has no committed output"
+        outputs[name] = committed.epochs
+        lost[name] = committed.lost
+        digests.append(sink_digest(committed))
+    dead = read_committed(world.disk.open_store(DEAD_LETTERS))
+    dead_tables = [] if dead is None else list(dead.epochs.values())
     return SimulationResult(
         outputs=outputs,
         dead_letters=pa.concat_tables(dead_tables) if dead_tables else None,

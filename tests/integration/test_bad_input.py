@@ -24,7 +24,7 @@ from streammine.model.job import JobOutcome
 from streammine.runtime.jobs import JobRun
 from streammine.runtime.results import Summary, summarize
 from streammine.runtime.standing import StandingCluster
-from tests.integration.workplace import WORDCOUNT, Workplace
+from tests.integration.workplace import WORDCOUNT, Workplace, standing
 
 pytestmark = pytest.mark.slow
 
@@ -92,24 +92,18 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    place = Workplace(tmp_path_factory.mktemp("bench"))
-    done = place.run("up", "--threads", "1")
-    assert done.returncode == 0, done.stderr
-    (place.folder / "fussy_code.py").write_text(USER_CODE)
-    made = Bench(place)
-    before = made.summary(sinks__result__path="before")
-    yield made
-    assert made.summary(sinks__result__path="after").output_digest == before.output_digest
-    assert made.place.run("down").returncode == 0
-    assert not place.left_over()
-    place.close()
+    with standing(tmp_path_factory.mktemp("bench")) as place:
+        (place.folder / "fussy_code.py").write_text(USER_CODE)
+        made = Bench(place)
+        before = made.summary(sinks__result__path="before")
+        yield made
+        assert made.summary(sinks__result__path="after").output_digest == before.output_digest
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Workplace]:
-    made = Workplace(tmp_path)
-    yield made
-    made.close()
+    with Workplace(tmp_path) as made:
+        yield made
 
 
 def csv_source(prepare: str) -> dict[str, Any]:

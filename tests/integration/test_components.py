@@ -17,7 +17,7 @@ import yaml
 from apps.components import check
 from streammine.model.errors import ClusterError
 from tests.integration.disturbed import Watched, figures
-from tests.integration.workplace import ROOT, Workplace, eventually, wait_for_output
+from tests.integration.workplace import ROOT, Workplace, eventually, standing, wait_for_output
 
 pytestmark = pytest.mark.slow
 
@@ -58,16 +58,8 @@ def listed_components(graph: str) -> dict[int, int]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace where a cluster of three nodes is up; nothing is left of it in the end."""
-    made = Workplace(tmp_path_factory.mktemp("components"))
-    try:
-        done = made.run("up", "--nodes", "3", "--threads", "1")
-        assert done.returncode == 0, done.stderr
+    with standing(tmp_path_factory.mktemp("components"), "--nodes", 3) as made:
         yield made
-        down = made.run("down")
-        assert down.returncode == 0, down.stderr
-        assert not made.left_over()
-    finally:
-        made.close()
 
 
 @pytest.fixture
@@ -122,8 +114,7 @@ def test_shipped_edges_come_out_right(place: Workplace, known: dict[str, Any]) -
 def test_neither_nodes_nor_slices_change_a_byte(
     tmp_path: Path, known: dict[str, Any], nodes: int, messages: int, labels: int
 ) -> None:
-    own = Workplace(tmp_path)
-    try:
+    with Workplace(tmp_path) as own:
         topology = components(
             own,
             "own",
@@ -133,8 +124,6 @@ def test_neither_nodes_nor_slices_change_a_byte(
             operators__labels__slices=labels,
         )
         assert figures(own.result("run", topology, "--nodes", str(nodes))) == known
-    finally:
-        own.close()
 
 
 @needs_graphs
@@ -224,8 +213,7 @@ def test_a_saved_loop_goes_on_where_it_was(
 
 
 def test_a_run_goes_on_after_everything_was_killed(tmp_path: Path, known: dict[str, Any]) -> None:
-    own = Workplace(tmp_path)
-    try:
+    with Workplace(tmp_path) as own:
         topology = components(
             own, "own", SHIPPED, 25, sources__edges__rate="100/s", snapshot={"every": "300ms"}
         )
@@ -243,5 +231,3 @@ def test_a_run_goes_on_after_everything_was_killed(tmp_path: Path, known: dict[s
         assert done.returncode == 0, done.stderr
         assert figures(json.loads(done.stdout)) == known
         require_right(own, "own", SHIPPED, 25)
-    finally:
-        own.close()

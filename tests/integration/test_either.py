@@ -13,7 +13,7 @@ import pytest
 
 import streammine
 from tests.integration.disturbed import Watched, nodes_of
-from tests.integration.workplace import Workplace, wait_for_output
+from tests.integration.workplace import Workplace, standing, wait_for_output
 
 pytestmark = pytest.mark.slow
 
@@ -72,21 +72,13 @@ def place(
     tmp_path_factory: pytest.TempPathFactory, feed: dict[str, list[tuple[int, int, int]]]
 ) -> Iterator[Workplace]:
     """A workplace where a cluster of three nodes is up; nothing is left of it in the end."""
-    made = Workplace(tmp_path_factory.mktemp("either"))
-    for name, rows in feed.items():
-        columns = dict(
-            zip(("ts", "key", "number"), map(list, zip(*rows, strict=True)), strict=True)
-        )
-        pq.write_table(pa.table(columns), made.folder / f"{name}.parquet", row_group_size=500)
-    try:
-        done = made.run("up", "--nodes", "3", "--threads", "1")
-        assert done.returncode == 0, done.stderr
+    with standing(tmp_path_factory.mktemp("either"), "--nodes", 3, at_once=False) as made:
+        for name, rows in feed.items():
+            columns = dict(
+                zip(("ts", "key", "number"), map(list, zip(*rows, strict=True)), strict=True)
+            )
+            pq.write_table(pa.table(columns), made.folder / f"{name}.parquet", row_group_size=500)
         yield made
-        down = made.run("down")
-        assert down.returncode == 0, down.stderr
-        made.require_nothing_left()
-    finally:
-        made.close()
 
 
 @pytest.fixture
@@ -99,18 +91,37 @@ def cluster(place: Workplace) -> Iterator[Watched]:
 
 def check_result(place: Workplace, output: str, feed: dict[str, Any]) -> None:
     """Each epoch of each slice is what one receiver got, whole."""
+    slices = slices_of(place, output)
+    assert set(slices.values()) == {0, 1}
     got: Counts = {}
     tables = [table for _, table in streammine.read_output(place.folder / output)]
     for row in pa.concat_tables(tables).to_pylist():
         key = row["epoch"], row["key"]
         assert key not in got, "a row came twice"
         got[key] = row["count"], row["sum"]
-    ways = {name: counted(rows) for name, rows in feed.items()}
-    assert {epoch for epoch, _ in got} == {epoch for way in ways.values() for epoch, _ in way}
-    for key, row in got.items():
-        assert row in [way.get(key) for way in ways.values()], key
-    missing = [key for way in ways.values() for key in way if key not in got]
-    assert not [key for key in missing if all(key in way for way in ways.values())]
+    shares = shared(got, slices)
+    ways = [shared(counted(rows), slices) for rows in feed.values()]
+    assert shares.keys() == {share for way in ways for share in way}
+    for share, rows in shares.items():
+        assert rows in [way.get(share) for way in ways], share
+
+
+def slices_of(place: Workplace, output: str) -> dict[int, int]:
+    """By key, the slice that counts it: that of the sink which writes its rows has the same number."""
+    found: dict[int, int] = {}
+    for file in (place.folder / output).glob("part-*.parquet"):
+        number = int(file.name.partition("-s")[2].partition("-")[0])
+        for key in pq.read_table(file, columns=["key"])["key"].to_pylist():
+            assert found.setdefault(key, number) == number
+    return found
+
+
+def shared(counts: Counts, slices: dict[int, int]) -> dict[tuple[int, int], Counts]:
+    """By epoch and slice."""
+    found: dict[tuple[int, int], Counts] = {}
+    for (epoch, key), row in counts.items():
+        found.setdefault((epoch, slices[key]), {})[epoch, key] = row
+    return found
 
 
 def check_replicas(place: Workplace, output: str) -> None:

@@ -42,8 +42,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_space(
     tmp_path: Path, small_disk: Path
 ) -> None:
     (tmp_path / "work").mkdir()
-    place = Workplace(tmp_path / "work")
-    try:
+    with Workplace(tmp_path / "work") as place:
         known = place.result("run", place.topology(file="known"), "--nodes", "1")
         paced = {"sources.lines.rate": "2500/s", "snapshot": {"every": "2 epochs"}}
         topology = place.topology(file="filling", **paced)
@@ -63,5 +62,3 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_space(
         assert figures(json.loads(done.stdout)) == figures(known)
         assert not run.exists()
         assert not place.left_over()
-    finally:
-        place.close()

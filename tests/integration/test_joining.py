@@ -18,12 +18,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    made = Workplace(tmp_path_factory.mktemp("joining"))
-    try:
+    with Workplace(tmp_path_factory.mktemp("joining")) as made:
         yield made
         assert not made.left_over()
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

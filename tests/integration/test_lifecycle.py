@@ -42,20 +42,18 @@ SUMMARY_FIELDS = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Workplace]:
-    made = Workplace(tmp_path)
-    yield made
-    made.close()
+    with Workplace(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace where a cluster is up."""
-    made = Workplace(tmp_path_factory.mktemp("standing"))
-    done = made.run("up", "--threads", "1")
-    assert done.returncode == 0, done.stderr
-    assert "streammine submit TOPOLOGY.yaml" in done.stdout
-    yield made
-    made.close()
+    with Workplace(tmp_path_factory.mktemp("standing")) as made:
+        done = made.run("up", "--threads", "1")
+        assert done.returncode == 0, done.stderr
+        assert "streammine submit TOPOLOGY.yaml" in done.stdout
+        yield made
 
 
 @pytest.fixture(scope="module")

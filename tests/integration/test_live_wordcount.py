@@ -24,9 +24,8 @@ LINES = [f"{word} and the {word} of line {n % 7}" for n in range(300) for word i
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Workplace]:
-    made = Workplace(tmp_path)
-    yield made
-    made.close()
+    with Workplace(tmp_path) as made:
+        yield made
 
 
 def live_wordcount(port: int) -> dict[str, Any]:

@@ -62,7 +62,6 @@ MERGED: dict[str, Any] = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Workplace]:
-    made = Workplace(tmp_path)
     (tmp_path / "own.py").write_text(OWN_MODULE)
     for number in range(FILES):
         rows = (
@@ -71,8 +70,8 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
         )
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         (tmp_path / f"{number}.json").write_text(text)
-    yield made
-    made.close()
+    with Workplace(tmp_path) as made:
+        yield made
 
 
 def digest(place: Workplace, nodes: int, **changes: Any) -> str:

@@ -19,7 +19,7 @@ from tests.integration.disturbed import (
     newest_part,
     nodes_of,
 )
-from tests.integration.workplace import Workplace, eventually, wait_for_output
+from tests.integration.workplace import Workplace, eventually, standing, wait_for_output
 
 pytestmark = pytest.mark.slow
 
@@ -29,18 +29,10 @@ MOVE_SECONDS = 30.0
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace where a cluster of two nodes is up; nothing is left of it in the end."""
-    made = Workplace(tmp_path_factory.mktemp("recovery"))
-    try:
-        done = made.run("up", "--threads", "1")
-        assert done.returncode == 0, done.stderr
+    with standing(tmp_path_factory.mktemp("recovery")) as made:
         yield made
-        down = made.run("down")
-        assert down.returncode == 0, down.stderr
-        assert not made.left_over()
-        runs = made.folder / ".streammine" / "runs"
-        assert not list(runs.iterdir()), "every job has finished"
-    finally:
-        made.close()
+    runs = made.folder / ".streammine" / "runs"
+    assert not list(runs.iterdir()), "every job has finished"
 
 
 @pytest.fixture(scope="module")
@@ -264,8 +256,7 @@ def test_a_run_goes_on_after_everything_was_killed(
     harm: Callable[[Path], None] | None,
     suffix: str,
 ) -> None:
-    own = Workplace(tmp_path)
-    try:
+    with Workplace(tmp_path) as own:
         topology = load(own, "own")
         with own.start("run", topology, "--nodes", "2") as process:
             wait_for_output(own.folder / "own-out")
@@ -286,5 +277,3 @@ def test_a_run_goes_on_after_everything_was_killed(
         assert figures(json.loads(done.stdout)) == known
         assert not own.left_over()
         assert not run.exists()
-    finally:
-        own.close()

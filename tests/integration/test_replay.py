@@ -17,7 +17,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.replay_job import ReplayReport
 from streammine.runtime.replaying import job_named, replay_request, replay_target
 from tests.integration.disturbed import Watched, figures, nodes_of
-from tests.integration.workplace import ROOT, Workplace, eventually
+from tests.integration.workplace import ROOT, Workplace, eventually, standing
 from tests.unit.test_log_source import write_log
 
 pytestmark = pytest.mark.slow
@@ -52,19 +52,11 @@ JOB: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A cluster of two nodes is up, and there is a log of time epochs in eight partitions."""
-    made = Workplace(tmp_path_factory.mktemp("replay"))
-    try:
+    with standing(tmp_path_factory.mktemp("replay"), at_once=False) as made:
         epochs = {epoch: 300 + 25 * (epoch % 5) for epoch in range(EPOCHS)}
         definition = EpochDefinition("time", EPOCH_SECONDS * 1_000_000, "ts")
         write_log(made.folder / "log", SLICES, epochs, definition=definition)
-        done = made.run("up", "--threads", "1")
-        assert done.returncode == 0, done.stderr
         yield made
-        down = made.run("down")
-        assert down.returncode == 0, down.stderr
-        made.require_nothing_left()
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

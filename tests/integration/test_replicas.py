@@ -9,7 +9,7 @@ import pytest
 
 from streammine.model.job import Plan
 from tests.integration.disturbed import RunningJob, Watched, figures, load, nodes_of
-from tests.integration.workplace import Workplace
+from tests.integration.workplace import Workplace, standing
 
 pytestmark = pytest.mark.slow
 
@@ -17,16 +17,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace where a cluster of two nodes is up; nothing is left of it in the end."""
-    made = Workplace(tmp_path_factory.mktemp("replicas"))
-    try:
-        done = made.run("up", "--threads", "1")
-        assert done.returncode == 0, done.stderr
+    with standing(tmp_path_factory.mktemp("replicas"), at_once=False) as made:
         yield made
-        down = made.run("down")
-        assert down.returncode == 0, down.stderr
-        made.require_nothing_left()
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 from tests.integration.disturbed import RunningJob, Watched, figures, load, nodes_of
-from tests.integration.workplace import Workplace, eventually
+from tests.integration.workplace import Workplace, eventually, standing
 
 pytestmark = pytest.mark.slow
 
@@ -20,16 +20,8 @@ CHANGE_SECONDS = 60.0
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace where a cluster of three nodes is up; nothing is left of it in the end."""
-    made = Workplace(tmp_path_factory.mktemp("schemes"))
-    try:
-        done = made.run("up", "--threads", "1", "--nodes", "3")
-        assert done.returncode == 0, done.stderr
+    with standing(tmp_path_factory.mktemp("schemes"), "--nodes", 3) as made:
         yield made
-        down = made.run("down")
-        assert down.returncode == 0, down.stderr
-        assert not made.left_over()
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import yaml
@@ -118,10 +119,32 @@ class Workplace:
     def require_nothing_left(self) -> None:
         eventually(lambda: not self.left_over(), lambda: f"left: {self.left_over()}")
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
         for process in self.processes():
             process.kill()
         shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+@contextmanager
+def standing(folder: Path, *options: object, at_once: bool = True) -> Iterator[Workplace]:
+    """A workplace where a cluster is up, with one thread on each node; nothing is left of it in the end.
+
+    `at_once`: when `down` returns. Where nodes were frozen, or not all processes are the cluster's own, it
+    may take a while.
+    """
+    with Workplace(folder) as place:
+        done = place.run("up", "--threads", 1, *options)
+        assert done.returncode == 0, done.stderr
+        yield place
+        down = place.run("down")
+        assert down.returncode == 0, down.stderr
+        if at_once:
+            assert not place.left_over()
+        else:
+            place.require_nothing_left()
 
 
 def eventually(

@@ -6,6 +6,7 @@ output is that of an undisturbed run in which the same was agreed on, see simula
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from replication import consensus
 from streammine import Topology
+from streammine.engine import rebuilding
 from streammine.model.agreement import MakeDurable
 from streammine.simulation import keeping
 from streammine.simulation.run import run_workload
@@ -78,9 +80,19 @@ def test_a_replica_alone() -> None:
     ONE.run("all", SEEDS[50 : 50 + PORTION])
 
 
-def test_a_committer_that_was_far_behind_outlives_all_others() -> None:
+def test_a_committer_that_was_far_behind_outlives_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Then nobody goes back behind what has been forgotten of the decisions."""
+    without, met = rebuilding._without_stragglers, list[int]()
+
+    def noted(standings: Any, forgotten: int) -> Any:
+        met.append(forgotten)
+        return without(standings, forgotten)
+
+    monkeypatch.setattr(rebuilding, "_without_stragglers", noted)
     PASSIVE.run("all", [500_004])
+    assert met, "this seed is none of these any more: find another one"
 
 
 def test_windows_of_several_epochs() -> None:
@@ -109,7 +121,7 @@ def test_each_epoch_is_what_one_of_the_receivers_got() -> None:
     }
     ways = [counts(INPUTS[name]) for name in ("east", "west")]
     epochs = {epoch for epoch, _ in got}
-    assert epochs
+    assert epochs >= set.intersection(*({epoch for epoch, _ in way} for way in ways))
     for epoch in epochs:
         rows = {key: each for key, each in got.items() if key[0] == epoch}
         assert rows in [{key: each for key, each in way.items() if key[0] == epoch} for way in ways]
@@ -127,16 +139,19 @@ def counts(table: pa.Table) -> dict[tuple[int, str], tuple[int, int]]:
 # --- broken on purpose ------------------------------------------------------------------------
 
 
-def problem(seeds: Seeds, most: int = 30) -> str | None:
-    """What the first failing seed fails with."""
+def replicas_differ(seeds: Seeds, most: int = 30) -> bool:
+    """Whether some seed's replicas are seen to take different bags of an epoch.
+
+    What a seed's output is compared with is broken as well, so that this may differ says nothing.
+    """
     trials = Trials(seeds.workload, seeds.trials("all").kinds)
-    found = (trials.run(seed).problem for seed in range(410_000, 410_000 + most))
-    return next((each for each in found if each is not None), None)
+    found = (trials.run(seed).problem or "" for seed in range(410_000, 410_000 + most))
+    return any(re.search(r" takes {.*} of epoch \d+, another {", each) for each in found)
 
 
 def test_a_choice_without_a_majority_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("replication.ballots.unanimous", lambda replicas: 1)
-    assert problem(TWO)
+    assert replicas_differ(TWO)
 
 
 def test_a_decision_that_is_not_durable_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,11 +167,11 @@ def test_a_decision_that_is_not_durable_is_noticed(monkeypatch: pytest.MonkeyPat
         return settled(store, effect)
 
     monkeypatch.setattr(keeping, "settled", forgotten)
-    assert problem(ONE)
+    assert replicas_differ(ONE)
 
 
 def test_what_is_in_the_store_and_is_not_asked_for_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(consensus, "inherited", lambda answers, stored, decided: {})
-    assert problem(ONE)
+    assert replicas_differ(ONE)

@@ -70,7 +70,8 @@ WINDOWS_SEEDS = range(4)
 def test_only_what_is_named_is_lost() -> None:
     done = WORD_COUNT.run(CRASHES, WORDS_SEEDS)
     assert any(trial.lost for trial in done)
-    JOIN.run(CRASHES, range(2))
+    done = JOIN.run(CRASHES, range(2, 4))
+    assert any(trial.lost for trial in done)
 
 
 def test_windows_are_lost_as_a_whole() -> None:
@@ -78,9 +79,12 @@ def test_windows_are_lost_as_a_whole() -> None:
     assert any(trial.lost for trial in done)
 
 
-@pytest.mark.parametrize("kinds", ["crash,pause,split", "crash,disk,loss"])
-def test_whatever_else_happens(kinds: str) -> None:
-    WORD_COUNT.run(kinds, range(2))
+@pytest.mark.parametrize(
+    ("kinds", "numbers"), [("crash,pause,split", (8, 9)), ("crash,disk,loss", (11, 14))]
+)
+def test_whatever_else_happens(kinds: str, numbers: tuple[int, ...]) -> None:
+    done = WORD_COUNT.run(kinds, numbers)
+    assert any(trial.lost for trial in done)
 
 
 def test_of_what_is_lost_some_is_missing_and_the_same_whenever_it_is_run() -> None:
@@ -93,7 +97,9 @@ def test_of_what_is_lost_some_is_missing_and_the_same_whenever_it_is_run() -> No
 
 def test_nothing_is_lost_where_nothing_crashes() -> None:
     for workload in (WORD_COUNT, WINDOWED):
-        assert not any(trial.lost for trial in workload.run("move", range(2)))
+        done = workload.run("move", range(2))
+        assert any(trial.faults for trial in done)
+        assert not any(trial.lost for trial in done)
 
 
 def test_nothing_is_lost_under_precise_semantics() -> None:

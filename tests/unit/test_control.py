@@ -40,6 +40,7 @@ from streammine.model.control import (
 )
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
+from streammine.model.ids import SliceId
 from streammine.model.snapshots import Restore, SnapshotRecord
 from streammine.model.vocabulary import MOST_ROWS
 
@@ -97,9 +98,9 @@ HEARTBEAT = Heartbeat(
         Subscribe(1, 2, 3, 4, BEGINNING, -7),
         ResendRequest(1, 2, 3, 4, 5),
         Announcements(1, ((2, 3, 4, 2**40),)),
-        StandingTold(1, "counts/1", 2, REPORT_OF_STANDING),
-        StandingTold(1, "counts/1", 2, replace(REPORT_OF_STANDING, entries=())),
-        DecisionsTold(1, "counts/1", 2, Decisions(3, (Decision(BEGINNING, CHOSEN),))),
+        StandingTold(1, SliceId("counts", 1), 2, REPORT_OF_STANDING),
+        StandingTold(1, SliceId("counts", 1), 2, replace(REPORT_OF_STANDING, entries=())),
+        DecisionsTold(1, SliceId("counts", 1), 2, Decisions(3, (Decision(BEGINNING, CHOSEN),))),
         Directive(1, 20, BEGINNING, 10, 3),
         StateOffers(1, 3, (OFFER, OFFER)),
         SchemeRequest(7, "counts/1", "active-standby"),

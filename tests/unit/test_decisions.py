@@ -7,7 +7,7 @@ import pytest
 
 from replication.decisions import seal_decisions, store_decisions, superseded_decisions
 from replication.naming import DecisionsName, SealName, last_decided, seal_of
-from streammine.model.agreement import Bag, BagSet, Decision, StoredDecision
+from streammine.model.agreement import Bag, BagSet, Decision, DecisionDurable, StoredDecision
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import OutputError
 from streammine.model.ids import SliceId
@@ -28,11 +28,10 @@ LAST = decided(9, INFINITY)
 
 def test_what_was_stored_is_read_by_those_who_seal() -> None:
     store = MemoryStore()
-    answers = store_decisions(store, COUNTS, 1, [FIRST, SECOND])
-    assert [each.stored for each in answers] == [FIRST, SECOND]
-    assert {each.seal for each in answers} == {0}
-    store_decisions(store, COUNTS, 2, [LAST])
-    store_decisions(store, SUMS, 1, [decided(BEGINNING, 3)])
+    answer = store_decisions(store, COUNTS, 1, (FIRST, SECOND))
+    assert answer == DecisionDurable((FIRST, SECOND), seal=0)
+    store_decisions(store, COUNTS, 2, (LAST,))
+    store_decisions(store, SUMS, 1, (decided(BEGINNING, 3),))
     found = seal_decisions(store, COUNTS, 2)
     assert found.plan_version == 2
     assert set(found.decisions) == {FIRST, SECOND, LAST}
@@ -42,14 +41,13 @@ def test_who_writes_finds_the_seal_that_came_before() -> None:
     store = MemoryStore()
     seal_decisions(store, COUNTS, 4)
     seal_decisions(store, SUMS, 9)
-    (answer,) = store_decisions(store, COUNTS, 1, [FIRST])
-    assert answer.seal == 4
+    assert store_decisions(store, COUNTS, 1, (FIRST,)).seal == 4
 
 
 def test_decisions_that_are_stored_twice_lose_none() -> None:
     store = MemoryStore()
-    store_decisions(store, COUNTS, 1, [FIRST, SECOND])
-    store_decisions(store, COUNTS, 1, [SECOND])
+    store_decisions(store, COUNTS, 1, (FIRST, SECOND))
+    store_decisions(store, COUNTS, 1, (SECOND,))
     assert set(seal_decisions(store, COUNTS, 2).decisions) == {FIRST, SECOND}
 
 
@@ -57,8 +55,8 @@ def test_what_is_covered_goes_and_of_seals_the_newest_stays() -> None:
     store = MemoryStore()
     for version in (1, 2):
         seal_decisions(store, COUNTS, version)
-    store_decisions(store, COUNTS, 1, [FIRST, SECOND])
-    store_decisions(store, COUNTS, 1, [LAST])
+    store_decisions(store, COUNTS, 1, (FIRST, SECOND))
+    store_decisions(store, COUNTS, 1, (LAST,))
     assert superseded_decisions(store, 8) == [SealName(COUNTS, 1).name]
     over = superseded_decisions(store, 9)
     assert over == [DecisionsName(COUNTS, 9, -4, 1, 1).name, SealName(COUNTS, 1).name]
@@ -73,12 +71,12 @@ def test_what_can_not_be_read_back_does_not_count() -> None:
             super().put(name, bytes(data)[:-1] + b"?")
 
     with pytest.raises(OutputError, match="something else than was written"):
-        store_decisions(Rotten(), COUNTS, 1, [FIRST])
+        store_decisions(Rotten(), COUNTS, 1, (FIRST,))
 
 
 def test_damage_and_other_names_are_found() -> None:
     store = MemoryStore()
-    store_decisions(store, COUNTS, 1, [FIRST])
+    store_decisions(store, COUNTS, 1, (FIRST,))
     (name,) = store.blobs
     data = store.blobs.pop(name)
     store.blobs[name.replace("-g00000001", "-g00000002")] = data
@@ -95,4 +93,5 @@ def test_names() -> None:
     assert seal_of(SealName(COUNTS, 12).name) == SealName(COUNTS, 12)
     assert last_decided(DecisionsName(SUMS, INFINITY, -5, 3, 4).name) == INFINITY
     assert last_decided(SealName(COUNTS, 12).name) is None
-    assert seal_of("decisions/x/000001/else.json") is None
+    assert seal_of("deciders/x/000001/else.json") is None
+    assert seal_of(DecisionsName(SUMS, INFINITY, -5, 3, 4).name) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -158,7 +159,7 @@ sinks: {result: {input: lines, format: parquet, path: out}}
 """
 
 
-def test_the_digest_names_lost_epochs_on_standard_error(tmp_path) -> None:
+def test_the_digest_names_lost_epochs_on_standard_error(tmp_path: Path) -> None:
     (tmp_path / "topology.yaml").write_text(TOPOLOGY)
     store = open_store(str(tmp_path / "out"))
     sink = Losing(store, SCHEMA)

@@ -25,10 +25,13 @@ A, C = ("a", 1), ("c", 3)
 
 
 def losing(
-    *nodes: str, semantics: RecoverySemantics = "gap", window_epochs: int | None = 1
+    *nodes: str,
+    semantics: RecoverySemantics = "gap",
+    window_epochs: int | None = 1,
+    found: tuple[int, ...] = (10, 20),
 ) -> ManagerMachine:
-    """A manager with complete checkpoints 10 and 20, and a job whose counts may be lost."""
-    manager = checkpointed(*nodes)
+    """A manager with the complete checkpoints `found`, and a job whose counts may be lost."""
+    manager = checkpointed(*nodes, found=found)
     job = manager.jobs[1]
     job.recovery = replace(job.recovery, goal=RecoveryGoal(2.0, semantics))
     source, counts = GRAPH.vertices
@@ -98,15 +101,13 @@ def test_nothing_is_left_out_where_it_is_not_wanted_or_not_bounded_or_not_there(
 def test_nothing_is_left_out_without_a_snapshot_or_once_the_input_is_over() -> None:
     manager = losing()
     finished = [report("source/0", finished=True), report("counts/0", 1, 25)]
-    told(manager, Reported(told_by("a", 2, finished)), NodesChanged((A,)))
+    told(manager, Reported(told_by("a", 2, finished)))
+    assert planned(told(manager, NodesChanged((A,)))) == ["plan 3: run"]
     assert left_out(manager) == {}
-    manager = losing()
-    job = manager.jobs[1]
-    # counts/0 lacks what only the beginning makes
-    hear(manager, "a", *ON_A, frontier=5)
-    told(manager, NodesChanged((A,)))
-    assert plan_of(manager).placements[SliceId("source", 1)][0].restore is None
-    assert job.plan is not None
+    manager = losing(found=())
+    hear(manager, "a", *ON_A, frontier=25)
+    assert planned(told(manager, NodesChanged((A,)))) == ["plan 3: run"]
+    assert plan_of(manager).placements[SliceId("counts", 1)][0].restore is None
     assert left_out(manager) == {}
 
 
@@ -128,7 +129,7 @@ def test_nothing_is_left_out_where_another_replica_goes_on() -> None:
 def test_nothing_is_left_out_where_all_senders_are_lost_too() -> None:
     manager = losing()
     hear(manager, "a", *ON_A, frontier=25)
-    told(manager, NodesChanged(()), NodesChanged((C,)))
+    assert planned(told(manager, NodesChanged(()), NodesChanged((C,)))) == ["plan 3: run"]
     assert left_out(manager) == {}
 
 
@@ -189,7 +190,7 @@ def test_an_operator_may_lose_if_it_and_all_behind_it_forget(
     windows: Sequence[int | None], expected: str
 ) -> None:
     graph = chain(windows)
-    assert "".join(each.name for each in graph.vertices if graph.may_lose(each.name)) == expected
+    assert "".join(each.name for each in graph.vertices if each.name in graph.may_lose) == expected
 
 
 def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
@@ -199,7 +200,7 @@ def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
         for each in graph.vertices
     )
     graph = replace(graph, vertices=agreeing)
-    assert [each.name for each in graph.vertices if graph.may_lose(each.name)] == ["c"]
+    assert [each.name for each in graph.vertices if each.name in graph.may_lose] == ["c"]
     assert (
         reason_to_keep(graph, "a")
         == "'b', which it leads to, has replicas that agree on each epoch"
@@ -208,6 +209,6 @@ def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
 
 def test_nothing_that_leads_to_a_loop_may_lose() -> None:
     graph = chain((1, 1, 1), (Loop("b", ("b",), (("b", "b"),), 10),))
-    assert [each.name for each in graph.vertices if graph.may_lose(each.name)] == ["c"]
+    assert [each.name for each in graph.vertices if each.name in graph.may_lose] == ["c"]
     assert graph.never_forgetting("a") == ("b",)
     assert reason_to_keep(graph, "b") == "it goes round in a loop"

@@ -6,6 +6,7 @@ from streammine.engine.node_stimuli import TransmitControl
 from streammine.model import control
 from streammine.model.agreement import Report
 from streammine.model.epochs import BEGINNING
+from streammine.model.ids import SliceId
 from streammine.model.vocabulary import MOST_ROWS
 from streammine.runtime.outbox import Outbox
 
@@ -65,9 +66,11 @@ def test_credit_alone_is_not_urgent() -> None:
     assert not outbox.urgent
 
 
-def told(node: str, receiver: int, sequence: int, slice_id: str = "counts/0") -> TransmitControl:
+def told(node: str, receiver: int, sequence: int, index: int = 0) -> TransmitControl:
     report = Report(1, sequence, 1, 1, BEGINNING)
-    return TransmitControl(node, control.StandingTold(1, slice_id, receiver, report))
+    return TransmitControl(
+        node, control.StandingTold(1, SliceId("counts", index), receiver, report)
+    )
 
 
 def test_of_what_a_replica_tells_of_its_standing_the_newest_leaves() -> None:
@@ -78,12 +81,12 @@ def test_of_what_a_replica_tells_of_its_standing_the_newest_leaves() -> None:
     outbox.put(told("b", 3, 1))
     outbox.put(wish("a", 1))
     outbox.put(told("a", 2, 2))
-    outbox.put(told("a", 2, 1, "counts/1"))
+    outbox.put(told("a", 2, 1, index=1))
     assert outbox.take() == [
         wish("a", 1),
         told("a", 2, 2),
         told("b", 3, 1),
-        told("a", 2, 1, "counts/1"),
+        told("a", 2, 1, index=1),
         credits("a", (1, 1, 1, 5)),
     ]
     assert not outbox

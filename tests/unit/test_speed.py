@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from streammine import Topology
-from streammine.model.epochs import BEGINNING, EpochDefinition
+from streammine.model.contracts import Delivery
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
-from streammine.runtime.sources import first_event_time, open_reader, resolve_source
+from streammine.runtime.sources import first_event_time, open_reader, opening, resolve_source
+from streammine.runtime.sources.epoch_reader import EpochReader
 from streammine.runtime.submission import prepare_submission
 from streammine.testing import SimulationSettings, simulate
 from tests.unit.epoch_logs import write_log
@@ -135,12 +137,24 @@ def test_a_position_says_how_far_event_time_had_come(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_event_time_is_found_without_reading_the_source(
-    kind: str, tmp_path: Path
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read, given = EpochReader.read, list[int]()
+
+    def noted(
+        self: EpochReader, rows: int, elapsed_seconds: float, given_below: int = BEGINNING
+    ) -> Delivery:
+        delivery = read(self, rows, elapsed_seconds, given_below)
+        given.append(delivery.rows_read)
+        return delivery
+
+    monkeypatch.setattr(EpochReader, "read", noted)
+    monkeypatch.setattr(opening, "FIRST_ROWS", 5)
     settings, times = source(kind, tmp_path)
     resolved = resolve_source("s", settings, TIME, str(tmp_path))
     expected = 100 * TIME.length if kind == "log" else times[0] * SECOND
     assert first_event_time(resolved, settings, TIME) == expected
+    assert 0 < sum(given) <= 5
 
 
 def topology(base: Path, **more: Any) -> Topology:
@@ -184,12 +198,11 @@ def test_the_simulation_keeps_the_pace_and_the_output_does_not_change(tmp_path: 
     assert expected.virtual_seconds < 3
 
 
-def test_nothing_of_an_epoch_is_told_before_a_row_is_known(tmp_path: Path) -> None:
+def test_a_source_without_rows_has_no_first_event_time_and_is_over_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ts,v\n")
     document = {"files": "a.csv", "prepare": "none", "schema": SCHEMA, "speed": 1}
     settings = FilesSource.model_validate(document)
     resolved = resolve_source("s", settings, TIME, str(tmp_path))
     assert first_event_time(resolved, settings, TIME) is None
     reader = open_reader(resolved, settings, TIME, 0, 1, None)
-    delivery = reader.read(10, 0.0)
-    assert delivery.exhausted or delivery.open_epoch == BEGINNING
+    assert reader.read(10, 0.0) == Delivery((), INFINITY, 0, exhausted=True)
