@@ -341,8 +341,7 @@ class Consensus:
         for decision in self._chain.not_stored():
             if len(self._writing) >= WRITES_AT_ONCE:
                 return
-            if self._may_write(decision):
-                self._write(decision)
+            self._write(decision)
 
     # --- progress -----------------------------------------------------------------------------------
 
@@ -413,15 +412,13 @@ class Consensus:
     def _bring_to_store(self, decision: Decision) -> None:
         """One of the replicas does: the coordinator, or who counts for two."""
         writes = self._witness_holder == self.generation or min(self._live()) == self.generation
-        if writes and self._may_write(decision):
+        if writes:
             self._write(decision)
 
-    def _may_write(self, decision: Decision) -> bool:
-        """Bags go to the store with the decision, unless they can be had where they were made."""
-        return self._settings.every_decision_stored or not self._bags.lacking(decision.chosen)
-
     def _write(self, decision: Decision) -> None:
-        if decision.after not in self._writing:
+        # bags go there with it, unless they can be had where they were made
+        held = self._settings.every_decision_stored or not self._bags.lacking(decision.chosen)
+        if held and decision.after not in self._writing:
             self._writing.add(decision.after)
             self._to_write.append(StoredDecision(self._newest_plan, decision))
 
