@@ -3,9 +3,8 @@
 What follows one epoch goes through these stages here::
 
     stage      what happens                                              next stage
-    open       this replica has bags for what follows, or (where bags
-               need not be held) has heard what another one named:
-               it names them                                             named         ballot (plan, 0)
+    open       this replica has bags for what follows, or is behind
+               and has heard what another one named: it names them       named         ballot (plan, 0)
     open,      a leader asks: no lower ballot any more                   promised
       named
     any        a leader's value is of no lower ballot, and held          accepted      ballot (plan, attempt)
@@ -65,7 +64,8 @@ class Chosen(NamedTuple):
 
 class Ballots:
     """`inherited`: by the epoch before, what former plans may have chosen. `changes` counts what there was to
-    tell; `witness`: this replica holds it."""
+    tell; `witness`: this replica holds it. One that is `behind` holds up nobody: it names what it hears, and
+    accepts bags that it does not hold."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Ballots:
     ) -> None:
         self.plan = plan
         self.witness = False
+        self.behind = False
         self.changes = 0
         self._generation = generation
         self._peers = peers
@@ -110,10 +111,7 @@ class Ballots:
     # --- round 0 ------------------------------------------------------------------------------------
 
     def name(self, decided: int) -> None:
-        """Name what is complete here; but of what former plans may have chosen only that.
-
-        Where bags need not be held, who is slower names what it hears, and keeps nobody waiting.
-        """
+        """Name what is complete here; but of what former plans may have chosen only that."""
         after = decided
         for _ in range(WINDOW):
             instance = self._instances.get(after)
@@ -122,14 +120,16 @@ class Ballots:
             if value is None:
                 return
             instance = self._instance(after)
-            unnamed = known is None or known.ballot.attempt == INHERITED
-            if instance.promised == self._named and unnamed and self._may_accept(value):
+            brought = known is not None and known.ballot.attempt == INHERITED
+            # where every decision is stored nothing else can be named, and the bags will come
+            may = self._may_accept(value) or (brought and self._settings.every_decision_stored)
+            if instance.promised == self._named and (known is None or brought) and may:
                 instance.accepted = Accepted(self._named, value)
                 self.changes += 1
             after = value.epoch
 
     def _to_name(self, after: int) -> BagSet | None:
-        if self._settings.every_decision_stored:
+        if self.behind:
             votes = (accepted(entry) for _, entry in self._peers.entries(self.plan, after))
             heard = [vote.value for vote in votes if vote and vote.ballot == self._named]
             if heard:
@@ -137,8 +137,7 @@ class Ballots:
         return self._bags.next_set(after)
 
     def _may_accept(self, value: BagSet) -> bool:
-        """Bags that can always be had from those who made them need not be held."""
-        return self._settings.every_decision_stored or not self._bags.lacking(value)
+        return self.behind or not self._bags.lacking(value)
 
     # --- led ballots --------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ ahead of decisions, up to `WINDOW` epochs.
 * Led ballots. Where they can't be enough any more, or not in time, the coordinator proposes what most have:
   the lowest generation of the plan that is alive. What it hears of round 0 is its first phase where it
   leads the plan's first ballot, (plan, 1). Who comes after it asks for promises, in a higher one.
-* A replica accepts only bags that it holds; what it lacks it fetches first.
+* A replica accepts only bags that it holds; what it lacks it fetches first. One that is behind, where every
+  decision is stored and bags can be had again, accepts what it hears; so others don't wait for it.
 * There is one message, the whole standing of a replica: it may be lost, doubled and overtaken.
 
 Safety
@@ -66,6 +67,7 @@ from replication.learning import inherited, is_closed
 from replication.peers import Peers
 from replication.quorums import bag_holders
 from replication.resting import Rest
+from replication.writing import Writing
 from streammine.model import agreement as words
 from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report, StoredDecision
 from streammine.model.epochs import BEGINNING
@@ -129,24 +131,22 @@ class Consensus:
         self._bags = Bags(covered)
         self._peers = Peers()
         self._gone: set[int] = set()
-        self._paused = False
+        self._paused = self._behind = False
         self._plan: ReplicaPlan | None = None
         self._newest_plan = 0
         self._planned_at = 0.0
         self._ballots: Ballots | None = None
         self._witness_holder: int | None = None
         self._store: tuple[StoredDecision, ...] | None = None
-        # By the epoch before: what is in the store and not looked at yet, and what is on its way there.
+        # By the epoch before: what is in the store and not looked at yet.
         self._standing: dict[int, BagSet] = {}
-        self._writing: set[int] = set()
+        self._writing = Writing(self._bags, settings)
         self._fetching = Fetching(self._bags, self._peers)
         self._sequence = 0
         self._has_news = False
         self._told_changes = 0
         self._told_at = self._repeated_at = 0.0
-        # By the end of a step: what is to be written, and told, as others could not see it by themselves; and
-        # up to where each was told lately.
-        self._to_write: list[StoredDecision] = []
+        # Of this step, what others could not see by themselves; and up to where each was told lately.
         self._to_tell: list[Decision] = []
         self._told_decided: dict[int, int] = {}
         self._rest = Rest(settings)
@@ -172,7 +172,7 @@ class Consensus:
         self._newest_plan = plan.version
         self._plan = plan
         self._planned_at = self._now_seconds
-        self._writing = set()
+        self._writing.begin(plan.version)
         self._store = self._witness_holder = None
         self._peers.keep(self._company())
         self._gone &= self._company()
@@ -235,6 +235,7 @@ class Consensus:
         self._ballots = Ballots(
             self._plan, self.generation, brought, self._peers, self._bags, self._settings
         )
+        self._ballots.behind = self._behind
         self._has_news = True
 
     def _on_gone(self, stimulus: words.ReplicasGone) -> None:
@@ -280,8 +281,7 @@ class Consensus:
     def _on_durable(self, stimulus: words.DecisionDurable) -> None:
         for each in stimulus.stored:
             after = each.decision.after
-            if each.plan_version == self._newest_plan:
-                self._writing.discard(after)
+            self._writing.done(each)
             self._outdated(stimulus.seal)
             if stimulus.seal > each.plan_version:
                 continue
@@ -305,6 +305,11 @@ class Consensus:
         self._look_behind()
         self._has_news = True
 
+    def _on_behind(self, stimulus: words.Behind) -> None:
+        self._behind = stimulus.is_so and self._settings.every_decision_stored
+        if self._ballots is not None:
+            self._ballots.behind = self._behind
+
     def _look_behind(self) -> None:
         """What is to be processed next may be forgotten everywhere."""
         passed = self._chain.processed < self._chain.covered and not self._paused
@@ -316,14 +321,14 @@ class Consensus:
         self._now_seconds = stimulus.now_seconds
         self._rest.note(self._is_open, self._now_seconds)
         every = self._rest.repeat_seconds
+        if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
+            self._be_lonely()
         if self._now_seconds - self._repeated_at < every:
             return
         self._repeated_at = self._now_seconds
         self._fetching.repeat()
         self._told_decided.clear()
         self._has_news = self._now_seconds - self._told_at >= every or self._has_news
-        if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
-            self._be_lonely()
 
     @property
     def _is_open(self) -> bool:
@@ -334,14 +339,18 @@ class Consensus:
         return self._ballots.open(self._chain.decided)
 
     def _be_lonely(self) -> None:
-        """Less than a majority is heard of: keep what is known safe, and try to go on."""
-        votes = self.phase is Phase.VOTING and not self._paused
+        """Less than a majority is heard of: keep what is known safe, and try to go on.
+
+        Who has the witness is needed until the next plan. So nobody takes it for nothing.
+        """
+        votes = self.phase is Phase.VOTING and not self._paused and self._is_open
         if votes and len(self._replicas()) % 2 == 0 and self._witness_holder is None:
             self._effects.append(words.AskWitness(self.ready_in))
-        for decision in self._chain.not_stored():
+        unwritten = () if self._settings.every_decision_stored else self._chain.not_stored()
+        for decision in unwritten:
             if len(self._writing) >= WRITES_AT_ONCE:
                 return
-            self._write(decision)
+            self._writing.put(decision)
 
     # --- progress -----------------------------------------------------------------------------------
 
@@ -413,14 +422,7 @@ class Consensus:
         """One of the replicas does: the coordinator, or who counts for two."""
         writes = self._witness_holder == self.generation or min(self._live()) == self.generation
         if writes:
-            self._write(decision)
-
-    def _write(self, decision: Decision) -> None:
-        # bags go there with it, unless they can be had where they were made
-        held = self._settings.every_decision_stored or not self._bags.lacking(decision.chosen)
-        if held and decision.after not in self._writing:
-            self._writing.add(decision.after)
-            self._to_write.append(StoredDecision(self._newest_plan, decision))
+            self._writing.put(decision)
 
     def _decide(self, decision: Decision) -> None:
         self._chain.append(decision)
@@ -471,9 +473,7 @@ class Consensus:
 
     def _write_and_tell(self) -> None:
         """What there is of this step, together."""
-        if self._to_write:
-            self._effects.append(words.MakeDurable(tuple(self._to_write)))
-            self._to_write = []
+        self._effects += self._writing.take()
         others = tuple(each for each in self._replicas() if each != self.generation)
         self._tell_decisions(others, self._to_tell)
         self._to_tell = []
@@ -515,5 +515,6 @@ _HANDLERS: dict[type, Callable[[Consensus, Any], None]] = {
     words.Covered: Consensus._on_covered,
     words.Paused: Consensus._on_paused,
     words.Resumed: Consensus._on_resumed,
+    words.Behind: Consensus._on_behind,
     words.Tick: Consensus._on_tick,
 }

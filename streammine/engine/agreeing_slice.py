@@ -12,7 +12,7 @@ House rules
 * A replica names what the receiver has that was chosen last, and waits `PATIENCE_TICKS` for it where another
   one was faster. So replicas name the same as long as nothing goes wrong, and the fastest receiver leads.
 * While what was named is not decided nothing else is: what has come meanwhile is named, told and stored
-  together.
+  together. But not for long, for others may wait for just that.
 * Every epoch that a checkpoint was named for is named, whatever is in it. So the chain of decisions has it,
   and who is restored there goes on where the others are.
 * Where nothing was named that is not decided, the last ended epoch is named: processing, and with it credit,
@@ -30,11 +30,13 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
+from itertools import groupby
 
 from streammine.engine.feed_bags import FeedBags, Feeds
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.kept import Kept
 from streammine.engine.output_channel import OutputChannel
+from streammine.engine.pace import Pace
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import RestoredTo, SliceSettings
 from streammine.engine.stimuli import (
@@ -85,6 +87,7 @@ class AgreeingSlice(SliceMachine):
         self.bags = FeedBags()
         self.chain = [BEGINNING if restored is None else restored.epoch]
         """The epochs that were decided and followed, as far back as others may ask for what came after."""
+        self._pace = Pace(PATIENCE_TICKS)
         self._tick_seconds = tick_seconds
         self._now_seconds = 0.0
         self._flagged: list[int] = []
@@ -92,14 +95,18 @@ class AgreeingSlice(SliceMachine):
         self._told = dict.fromkeys(
             (each.number for feeds in self.feeds for each in feeds.channels), BEGINNING
         )
+        self._to_store: list[words.StoredDecision] = []
         self._reports: dict[tuple[int, ...], TellReplicas] = {}
         self._decisions: deque[Decision] = deque()
-        self._unwanted_feeds = UnwantedFeeds(generation, self.feeds, self._named, PATIENCE_TICKS)
+        self._unwanted_feeds = UnwantedFeeds(generation, self.feeds, self._named)
         inputs = tuple(each for channels in feeds for each in channels)
         super().__init__(slice_id, generation, inputs, outputs, settings, restored)
 
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         effects = super().handle(stimulus)
+        for _, stored in groupby(self._to_store, key=lambda each: each.plan_version):
+            effects.append(MakeSure(words.MakeDurable(tuple(stored))))
+        self._to_store.clear()
         # of a step's reports the last one says all
         effects += self._reports.values()
         self._reports.clear()
@@ -115,11 +122,19 @@ class AgreeingSlice(SliceMachine):
         for feeds in self.feeds:
             feeds.tick()
         effects: list[Effect] = [WakeAfter(self._tick_seconds, ticks=True)]
+        effects += self._note_pace()
         effects += self._agree(words.Tick(self._now_seconds))
         effects += self._name()
-        decided = self.agreement.decided
-        self._unwanted_feeds.tick(self._named <= decided < self.processed_below)
         return effects + self._unwanted_feeds.news()
+
+    def _note_pace(self) -> list[Effect]:
+        pace, was_behind = self._pace, self._pace.is_behind
+        decided = self.agreement.decided
+        pace.tick(decided, bool(self.frontier.backlog))
+        self._unwanted_feeds.goes_on = not pace.is_still or self.processed_below <= decided
+        if pace.is_behind == was_behind:
+            return []
+        return self._agree(words.Behind(pace.is_behind))
 
     def _beat(self, stimulus: Beat) -> list[Effect]:
         return [*super()._beat(stimulus), *self._unwanted_feeds.again()]
@@ -193,7 +208,8 @@ class AgreeingSlice(SliceMachine):
     @property
     def _has_enough(self) -> bool:
         """What was named is not decided yet, or what was decided is still to be processed."""
-        return self._named > self.agreement.decided or self.frontier.backlog > MOST_DECIDED
+        open_here = self._named > self.agreement.decided and not self._pace.is_still
+        return open_here or self.frontier.backlog > MOST_DECIDED
 
     def _hold(self, channel: InputChannel) -> list[Effect]:
         """Tell of bags of named epochs that are complete."""
@@ -225,7 +241,9 @@ class AgreeingSlice(SliceMachine):
                     self._prefer(decision)
                 case words.Process(decision):
                     self._decisions.append(decision)
-                case words.AskWitness() | words.SealStore() | words.MakeDurable():
+                case words.MakeDurable(stored):
+                    self._to_store += stored
+                case words.AskWitness() | words.SealStore():
                     effects.append(MakeSure(effect))
                 case words.FetchBag() | words.Outrun():
                     # bags come from their receivers; who is outrun is listed no more, and will be withdrawn

@@ -71,11 +71,11 @@ def _some(epochs: EpochsBelow) -> bool:
 
 class UnwantedFeeds:
     """What one who chooses tells its channels' sources. `feeds`: those of each input; `decided`: the epoch
-    behind which this replica knows all decisions."""
+    behind which this replica knows all decisions. `goes_on`: there is something to process, or something was
+    decided just now."""
 
-    def __init__(
-        self, generation: int, feeds: Sequence[Feeds], decided: int, patience: int
-    ) -> None:
+    def __init__(self, generation: int, feeds: Sequence[Feeds], decided: int) -> None:
+        self.goes_on = False
         self._generation = generation
         self._channels = {
             channel.number: channel for each in feeds for channel in each.channels if each.several
@@ -83,7 +83,6 @@ class UnwantedFeeds:
         self._firsts = dict.fromkeys(self._channels, decided + 1)
         self._inputs = [each for each in feeds if each.several]
         self._below = decided + 1
-        self._idle = self._patience = patience
         self._told: dict[int, EpochsBelow] = {}
 
     def decided(self, decision: Decision) -> None:
@@ -95,10 +94,6 @@ class UnwantedFeeds:
         for _, bag in decision.chosen.bags:
             if int(bag.digest) in self._firsts:
                 self._firsts[int(bag.digest)] = self._below
-
-    def tick(self, waits: bool) -> None:
-        """`waits`: there is nothing left to decide or to process."""
-        self._idle = self._idle + 1 if waits else 0
 
     def news(self) -> list[Effect]:
         """What has changed since it was told."""
@@ -117,8 +112,8 @@ class UnwantedFeeds:
 
     def _epochs(self, feeds: Feeds, number: int) -> EpochsBelow:
         epochs = self._firsts[number], self._below
-        goes_on = self._idle < self._patience and number != feeds.preferred.number
-        return epochs if goes_on and _some(epochs) else NONE
+        waits = self.goes_on and number != feeds.preferred.number
+        return epochs if waits and _some(epochs) else NONE
 
     def _tell(self, number: int) -> list[Effect]:
         return [

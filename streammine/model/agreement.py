@@ -19,8 +19,8 @@ Who hosts the machine keeps these promises
 * A replica that was lost comes back under a new generation, never under the old one.
 
 Where bags can be had from those who made them until a checkpoint covers them, and every decision is stored,
-less will do: bags need neither be handed to peers nor be held, be it by who names or accepts them or once
-they are processed, `MakeDurable` writes the decision alone, and a plan names none before it.
+less will do: bags need neither be handed to peers nor be held once they are processed, `MakeDurable` writes
+the decision alone, a plan names none before it, and a replica that is `Behind` holds up nobody.
 """
 
 from __future__ import annotations
@@ -230,6 +230,14 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """Whether so much waits to be processed here that others should not wait for this replica. Where bags can
+    be had again, and every decision is stored, it names what it hears, and accepts what it does not hold."""
+
+    is_so: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """The time, never falling. Nothing is repeated, and nobody is given up, without it."""
 
@@ -248,6 +256,7 @@ AgreementStimulus = (
     | Covered
     | Paused
     | Resumed
+    | Behind
     | Tick
 )
 

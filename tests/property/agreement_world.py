@@ -48,6 +48,7 @@ USUAL = {
     "crash": 0.2,
     "plan": 0.2,
     "pause": 0.15,
+    "lag": 0.5,
     "cut": 0.6,
     "join": 0.3,
     "coordinate": 0.3,
@@ -445,6 +446,8 @@ class World:
                 self.change_plan()
             case "pause":
                 self.pause(one)
+            case "lag":
+                self.give(one, words.Behind(self.random.random() < 0.5))
             case "cut":
                 self.split(living)
             case "join":

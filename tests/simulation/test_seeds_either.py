@@ -91,7 +91,7 @@ def test_a_committer_that_was_far_behind_outlives_all_others(
         return without(standings, forgotten)
 
     monkeypatch.setattr(rebuilding, "_without_stragglers", noted)
-    PASSIVE.run("all", [500_004])
+    PASSIVE.run("all", [500_009])
     assert met, "this seed is none of these any more: find another one"
 
 

@@ -71,6 +71,8 @@ class Replicas:
                 )
             case [one, "covered", epoch]:
                 return self.give(int(one), words.Covered(int(epoch)))
+            case [one, "is", "behind"]:
+                return self.give(int(one), words.Behind(True))
             case [one, "pauses"]:
                 return self.give(int(one), words.Paused())
             case [one, "resumes", "at", epoch]:

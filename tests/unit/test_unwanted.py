@@ -25,7 +25,6 @@ from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.ids import SliceId
 
 EAST, WEST, OTHER = 0, 1, 2
-PATIENCE = 2
 NOTHING = (BEGINNING, BEGINNING)
 
 
@@ -35,7 +34,7 @@ class Chooser:
     def __init__(self, decided: int = 0) -> None:
         channels = [InputChannel(each, 0, 1, (7, 8)) for each in (EAST, WEST)]
         self.feeds = [Feeds(tuple(channels)), Feeds((InputChannel(OTHER, 1, 1, (9,)),))]
-        self.unwanted = UnwantedFeeds(1, self.feeds, decided, PATIENCE)
+        self.unwanted = UnwantedFeeds(1, self.feeds, decided)
         self.last = decided
 
     def decide(self, epoch: int, chosen: int, after: int | None = None) -> None:
@@ -45,7 +44,7 @@ class Chooser:
         self.last = epoch
 
     def busy(self) -> list[Effect]:
-        self.unwanted.tick(False)
+        self.unwanted.goes_on = True
         return self.unwanted.news()
 
 
@@ -98,10 +97,7 @@ def test_where_nothing_is_left_to_do_everybody_may_give_what_it_has() -> None:
     chooser = Chooser()
     chooser.decide(5, EAST)
     chooser.busy()
-    for _ in range(PATIENCE - 1):
-        chooser.unwanted.tick(True)
-        assert chooser.unwanted.news() == []
-    chooser.unwanted.tick(True)
+    chooser.unwanted.goes_on = False
     assert told(chooser.unwanted.news()) == {WEST: NOTHING}
 
 
