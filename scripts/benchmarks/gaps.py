@@ -79,10 +79,13 @@ class Recovered:
     caught_up: float
 
 
-def recovered(killed: float, delays: Sequence[tuple[float, float]], first: float) -> Recovered:
+def recovered(
+    killed: float, delays: Sequence[tuple[float, float]], first: float, epoch_seconds: float
+) -> Recovered:
     """`delays`: (time of the commit, delay of its last event), by time; from `first` to the kill they are as
-    usual. There was an outage where the longest gap after the kill is longer than all of these, and delays
-    were longer, too. What never came in time again has not until the last commit.
+    usual. There was an outage where the longest gap after the kill is longer than all of these by an epoch,
+    less of which can't be told from nothing, and delays were longer, too. What never came in time again has
+    not until the last commit.
 
     Raises ValueError where there are no commits before or after the kill.
     """
@@ -95,7 +98,8 @@ def recovered(killed: float, delays: Sequence[tuple[float, float]], first: float
         raise ValueError("nothing was committed after the kill")
     begin, end = max(after, key=lambda each: each[1] - each[0])
     late = [(at, each) for at, each in delays if at >= end]
-    if end - begin <= longest_gap([at for at in times if at <= killed], first, killed):
+    longest = longest_gap([at for at in times if at <= killed], first, killed)
+    if end - begin < longest + epoch_seconds:
         return Recovered(0.0, 0.0)
     if late[0][1] <= usual:
         return Recovered(0.0, 0.0)

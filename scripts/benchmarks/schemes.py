@@ -242,7 +242,7 @@ def _recovery(
     """`told`: the slices' status just before."""
     commits = commit_times(output / PULSE)
     delays = [(at, delay(epoch, at, began, EPOCH_SECONDS)) for epoch, at in commits]
-    times = recovered(killed, delays, killed - MEASURED_SECONDS)
+    times = recovered(killed, delays, killed - MEASURED_SECONDS, EPOCH_SECONDS)
     if commits[-1][1] - killed < AFTER_SECONDS / 2:
         raise ClusterError("the input was over too soon after the kill: the machine is too busy")
     lost = [each["chosen"] for each in told.values() if each["node"] == victim and each["chosen"]]

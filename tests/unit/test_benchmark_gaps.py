@@ -113,28 +113,33 @@ def test_an_epoch_is_late_by_what_passes_from_its_end_to_its_commit() -> None:
 
 def test_output_is_recovered_when_it_is_in_time_again() -> None:
     seen = late((12.0, 1.0), (12.1, 0.5), (12.2, 0.02), (12.3, 0.3))
-    times = recovered(10.95, seen, 10.0)
+    times = recovered(10.95, seen, 10.0, 0.1)
     assert times.outage == pytest.approx(1.05)
     assert times.caught_up == pytest.approx(1.25)
 
 
 def test_what_is_never_in_time_again_counts_to_the_last_commit() -> None:
-    times = recovered(10.95, late((12.0, 1.0), (12.1, 0.5)), 10.0)
+    times = recovered(10.95, late((12.0, 1.0), (12.1, 0.5)), 10.0, 0.1)
     assert times.caught_up == pytest.approx(1.15)
 
 
 @pytest.mark.parametrize(
     "after",
-    [((11.0, 0.02), (11.1, 0.02)), ((11.0, 0.02), (11.05, 0.07)), ((11.3, 0.02), (11.4, 0.02))],
-    ids=["as before", "late without a gap", "a gap, and in time"],
+    [
+        ((11.0, 0.02), (11.1, 0.02)),
+        ((11.0, 0.02), (11.05, 0.07)),
+        ((11.3, 0.02), (11.4, 0.02)),
+        ((11.0, 0.02), (11.19, 0.11), (11.2, 0.02)),
+    ],
+    ids=["as before", "late without a gap", "a gap, and in time", "less than an epoch"],
 )
 def test_output_that_goes_on_has_nothing_to_recover_from(
     after: tuple[tuple[float, float], ...],
 ) -> None:
-    assert recovered(10.95, late(*after), 10.0).caught_up == 0.0
+    assert recovered(10.95, late(*after), 10.0, 0.1).caught_up == 0.0
 
 
 @pytest.mark.parametrize("killed", [9.5, 12.5])
 def test_commits_before_and_after_the_kill_are_needed_to_tell(killed: float) -> None:
     with pytest.raises(ValueError, match="nothing was committed"):
-        recovered(killed, late((12.0, 1.0)), 9.0)
+        recovered(killed, late((12.0, 1.0)), 9.0, 0.1)
