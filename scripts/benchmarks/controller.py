@@ -61,7 +61,7 @@ AFTER_SECONDS = 10.0
 @click.option(
     "--rate",
     type=click.IntRange(1),
-    default=1_000,
+    default=8_000,
     show_default=True,
     help="Edits/s in the mean of the day.",
 )

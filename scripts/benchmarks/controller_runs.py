@@ -42,7 +42,7 @@ and a checkpoint is complete."""
 LONGEST_SECONDS = 120.0
 """Beyond the day, until a run must be over."""
 
-CHECKPOINT = "1s"
+CHECKPOINT = "2s"
 
 
 @dataclass(frozen=True)

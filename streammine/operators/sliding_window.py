@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain, pairwise
+from operator import eq
 from typing import Any
 
 Entry = tuple[int, Any]
@@ -119,7 +120,9 @@ class SlidingWindow:
         return sum(len(stretch.entries) for stretch in self._stretches)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SlidingWindow) and list(self) == list(other)
+        if not isinstance(other, SlidingWindow) or len(self) != len(other):
+            return False
+        return all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
