@@ -121,7 +121,7 @@ class Ballots:
                 return
             instance = self._instance(after)
             brought = known is not None and known.ballot.attempt == INHERITED
-            # where every decision is stored nothing else can be named, and the bags will come
+            # nothing else can be named after that; where every decision is stored, its bags will come
             may = self._may_accept(value) or (brought and self._settings.every_decision_stored)
             if instance.promised == self._named and (known is None or brought) and may:
                 instance.accepted = Accepted(self._named, value)
@@ -194,11 +194,16 @@ class Ballots:
             instance.proposal = self._proposal(after, instance.leading, names)
         ours = instance.accepted is not None and instance.accepted.ballot == instance.leading
         value = instance.proposal
-        if value is not None and not ours and self._may_accept(value):
+        if value is not None and not ours and self._may_propose(value, names, live):
             assert instance.leading is not None
             assert instance.promised == instance.leading
             instance.accepted = Accepted(instance.leading, value)
             self.changes += 1
+
+    def _may_propose(self, value: BagSet, names: dict[int, BagSet], live: Collection[int]) -> bool:
+        """Where every decision is stored it is enough that another one has the bags, and lives."""
+        others = (names.get(each) == value for each in live if each != self._generation)
+        return self._may_accept(value) or (self._settings.every_decision_stored and any(others))
 
     def _is_in_vain(self, after: int, instance: Instance) -> bool:
         """Others promised a higher ballot, or nobody has the bags any more of what is proposed."""

@@ -146,9 +146,8 @@ class Consensus:
         self._has_news = False
         self._told_changes = 0
         self._told_at = self._repeated_at = 0.0
-        # Of this step, what others could not see by themselves; and up to where each was told lately.
+        # Of this step, what others could not see by themselves.
         self._to_tell: list[Decision] = []
-        self._told_decided: dict[int, int] = {}
         self._rest = Rest(settings)
         self._effects: list[words.AgreementEffect] = []
 
@@ -260,15 +259,16 @@ class Consensus:
         for decision in message.decisions:
             if decision.after == self._chain.decided:
                 self._decide(decision)
+        if len(message.decisions) == WINDOW:
+            # there may be more of them
+            self._tell((message.sender,))
 
     def _hear(self, report: Report) -> None:
         if not self._peers.hear(report, self._now_seconds):
             return
         self._outdated(report.plan_version)
-        told = self._told_decided.get(report.sender, report.decided)
-        self._tell_decisions(
-            (report.sender,), self._chain.following(max(told, report.decided), WINDOW)
-        )
+        known = self._peers.knows(report.sender)
+        self._tell_decisions((report.sender,), self._chain.following(known, WINDOW))
         if report.asks:
             self._tell((report.sender,))
 
@@ -323,12 +323,13 @@ class Consensus:
         every = self._rest.repeat_seconds
         if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
             self._be_lonely()
+        if self._now_seconds - self._told_at >= every:
+            self._has_news = True
         if self._now_seconds - self._repeated_at < every:
             return
         self._repeated_at = self._now_seconds
         self._fetching.repeat()
-        self._told_decided.clear()
-        self._has_news = self._now_seconds - self._told_at >= every or self._has_news
+        self._peers.forget_told()
 
     @property
     def _is_open(self) -> bool:
@@ -479,12 +480,10 @@ class Consensus:
         self._to_tell = []
 
     def _tell_decisions(self, receivers: tuple[int, ...], decided: Iterable[Decision]) -> None:
-        """Who has heard it once is told again only with what is repeated."""
         message = words.Decisions(self.generation, tuple(decided))
         if message.decisions and receivers:
             self._effects.append(words.Tell(receivers, message))
-            for each in receivers:
-                self._told_decided[each] = message.decisions[-1].chosen.epoch
+            self._peers.note_told(receivers, message)
 
     def _tell(self, receivers: tuple[int, ...], asks: bool = False) -> None:
         self._sequence += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replication.quorums import NAMED, Accepted
-from streammine.model.agreement import BagSet, Ballot, Entry, ReplicaPlan, Report
+from streammine.model.agreement import BagSet, Ballot, Decisions, Entry, ReplicaPlan, Report
+from streammine.model.epochs import BEGINNING
 
 
 class Peers:
@@ -15,6 +16,7 @@ class Peers:
         self.reports: dict[int, Report] = {}
         self._entries: dict[int, dict[int, Entry]] = {}
         self._heard_at: dict[int, float] = {}
+        self._told: dict[int, int] = {}
 
     def hear(self, report: Report, now_seconds: float) -> bool:
         """Whether it is newer than what was known."""
@@ -25,6 +27,22 @@ class Peers:
         self._entries[report.sender] = {entry.after: entry for entry in report.entries}
         self._heard_at[report.sender] = now_seconds
         return True
+
+    def knows(self, generation: int) -> int:
+        """Up to where a replica knows what was decided, if it has got what it was told."""
+        report = self.reports.get(generation)
+        decided = BEGINNING if report is None else report.decided
+        return max(decided, self._told.get(generation, BEGINNING))
+
+    def note_told(self, generations: tuple[int, ...], message: Decisions) -> None:
+        """Who has been told is told again only after `forget_told`; but not who could not follow."""
+        for each in generations:
+            if message.decisions[0].after <= self.knows(each):
+                self._told[each] = message.decisions[-1].chosen.epoch
+
+    def forget_told(self) -> None:
+        """Messages may have been lost."""
+        self._told.clear()
 
     def keep(self, generations: set[int]) -> None:
         for gone in self.reports.keys() - generations:

@@ -7,35 +7,38 @@ from streammine.model.agreement import AgreementSettings, Decision, MakeDurable,
 
 
 class Writing:
-    """Each decision is written once under a plan; those of one step together."""
+    """Each decision is written once under a plan; what comes while the store is busy is written together."""
 
     def __init__(self, bags: Bags, settings: AgreementSettings) -> None:
         self._bags = bags
         self._settings = settings
         self._plan_version = 0
         self._under_way: set[int] = set()
-        self._of_this_step: list[StoredDecision] = []
+        self._waiting: list[StoredDecision] = []
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._under_way) + len(self._waiting)
 
     def begin(self, plan_version: int) -> None:
         """What is under way for older plans is of no use any more."""
         self._plan_version = plan_version
         self._under_way = set()
-        self._of_this_step = []
+        self._waiting = []
 
     def put(self, decision: Decision) -> None:
         # bags go there with it, unless they can be had where they were made
         held = self._settings.every_decision_stored or not self._bags.lacking(decision.chosen)
-        if held and decision.after not in self._under_way:
-            self._under_way.add(decision.after)
-            self._of_this_step.append(StoredDecision(self._plan_version, decision))
+        stored = StoredDecision(self._plan_version, decision)
+        if held and decision.after not in self._under_way and stored not in self._waiting:
+            self._waiting.append(stored)
 
     def take(self) -> list[MakeDurable]:
-        """What is to be done for this step, if anything."""
-        taken, self._of_this_step = self._of_this_step, []
-        return [MakeDurable(tuple(taken))] if taken else []
+        """What is to be done now, if anything."""
+        if self._under_way or not self._waiting:
+            return []
+        taken, self._waiting = tuple(self._waiting), []
+        self._under_way = {each.decision.after for each in taken}
+        return [MakeDurable(taken)]
 
     def done(self, stored: StoredDecision) -> None:
         if stored.plan_version == self._plan_version:

@@ -20,7 +20,7 @@ from streammine.assembly.environment import (
     taken_from,
 )
 from streammine.assembly.losing import check_may_lose, window_epochs
-from streammine.assembly.sending import outgoing_edges
+from streammine.assembly.sending import chosen_among, outgoing_edges
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
 from streammine.engine.bag import BagMemory
@@ -315,7 +315,7 @@ class CompiledJob:
                 environment.waiting_bytes,
                 environment.retained_bytes,
                 window_epochs(vertex, self.commit_every(vertex.name)),
-                self.graph.chosen_among(slice_id),
+                chosen_among(self, slice_id),
             ),
             kinds,
             restored,

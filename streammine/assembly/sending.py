@@ -40,6 +40,19 @@ def outgoing_edges(job: CompiledJob, slice_id: SliceId) -> tuple[OutgoingEdges, 
     return OutgoingEdges(slice_id.index, root, dead, stamped), carries_order
 
 
+def chosen_among(job: CompiledJob, slice_id: SliceId) -> tuple[int, ...]:
+    """A source's channels to those who choose among it and others; () where anybody else reads it, or may set
+    rows of it aside: dead letters don't depend on what is chosen."""
+    edges = [each for each in job.graph.edges if each.source == slice_id.vertex and not each.dead]
+    behind = {name for edge in edges for name in (*edge.stages, edge.target)}
+    settings = [each for name, each in job.topology.operators.items() if name in behind]
+    sets_aside = any(getattr(each, "on_error", "fail") == "dead_letter" for each in settings)
+    if sets_aside or not all(each.either for each in edges):
+        return ()
+    outputs = job.graph.outputs[slice_id]
+    return tuple(each.number for each in outputs if job.graph.edges[each.edge].either)
+
+
 def _outgoing_edge(job: CompiledJob, number: int, edge: Edge, slice_id: SliceId) -> OutgoingEdge:
     channels = tuple(each.number for each in job.graph.outputs[slice_id] if each.edge == number)
     kind = job.graph.kind_at(edge.source, edge)

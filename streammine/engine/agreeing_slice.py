@@ -30,7 +30,6 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
 
 from streammine.engine.feed_bags import FeedBags, Feeds
 from streammine.engine.input_channel import InputChannel
@@ -95,7 +94,6 @@ class AgreeingSlice(SliceMachine):
         self._told = dict.fromkeys(
             (each.number for feeds in self.feeds for each in feeds.channels), BEGINNING
         )
-        self._to_store: list[words.StoredDecision] = []
         self._reports: dict[tuple[int, ...], TellReplicas] = {}
         self._decisions: deque[Decision] = deque()
         self._unwanted_feeds = UnwantedFeeds(generation, self.feeds, self._named)
@@ -104,9 +102,6 @@ class AgreeingSlice(SliceMachine):
 
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         effects = super().handle(stimulus)
-        for _, stored in groupby(self._to_store, key=lambda each: each.plan_version):
-            effects.append(MakeSure(words.MakeDurable(tuple(stored))))
-        self._to_store.clear()
         # of a step's reports the last one says all
         effects += self._reports.values()
         self._reports.clear()
@@ -241,9 +236,7 @@ class AgreeingSlice(SliceMachine):
                     self._prefer(decision)
                 case words.Process(decision):
                     self._decisions.append(decision)
-                case words.MakeDurable(stored):
-                    self._to_store += stored
-                case words.AskWitness() | words.SealStore():
+                case words.AskWitness() | words.SealStore() | words.MakeDurable():
                     effects.append(MakeSure(effect))
                 case words.FetchBag() | words.Outrun():
                     # bags come from their receivers; who is outrun is listed no more, and will be withdrawn

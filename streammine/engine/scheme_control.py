@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.placement import Node
@@ -36,6 +37,13 @@ FROZEN_KEPT = 8
 """Checkpoints of a slice of which it is known when they were frozen."""
 
 
+class _Heard(NamedTuple):
+    """When a node was last heard of, and how long after the time before."""
+
+    at_seconds: float
+    interval_seconds: float
+
+
 class SchemeControl:
     """Of one job, for one term of its manager."""
 
@@ -46,7 +54,7 @@ class SchemeControl:
         self._meters: dict[tuple[SliceId, int], SliceMeter] = {}
         self._seen: dict[SliceId, SliceObservation] = {}
         self._steps: dict[Node, frozenset[StepReport]] = {}
-        self._heard_at: dict[Node, float] = {}
+        self._heard: dict[Node, _Heard] = {}
         self._frozen_at: dict[SliceId, dict[int, float]] = {}
 
     # --- what is seen ---------------------------------------------------------------------------
@@ -55,7 +63,9 @@ class SchemeControl:
         self, now_seconds: float, node: Node, clock_seconds: float | None, report: JobReport
     ) -> None:
         """A node's report. `clock_seconds`: when its counters were read, by that node's clock."""
-        self._heard_at[node] = now_seconds
+        before = self._heard.get(node)
+        since = 0.0 if before is None else now_seconds - before.at_seconds
+        self._heard[node] = _Heard(now_seconds, since)
         known = self._steps.get(node, frozenset())
         for step in report.steps:
             if step not in known:
@@ -71,11 +81,14 @@ class SchemeControl:
                 self._meter(slice_id, each.generation).note(clock_seconds, each.counters)
 
     def lost(self, now_seconds: float, node: Node) -> None:
-        """It is known from now on that a node is gone, which lived when it was last heard of."""
-        heard_at = self._heard_at.pop(node, None)
+        """It is known from now on that a node is gone, which lived when it was last heard of, and may have
+        lived until it was to be heard of again: half of that time is taken for lived."""
+        heard = self._heard.pop(node, None)
         self._steps.pop(node, None)
-        if heard_at is not None:
-            self.controller.measured(Measurement(Step.DETECT, now_seconds - heard_at))
+        if heard is not None:
+            silent_seconds = now_seconds - heard.at_seconds
+            lived_seconds = min(silent_seconds, heard.interval_seconds) / 2
+            self.controller.measured(Measurement(Step.DETECT, silent_seconds - lived_seconds))
 
     # --- what follows ---------------------------------------------------------------------------
 

@@ -3,14 +3,15 @@
 Theory: of each epoch one receiver's bag counts, and mostly it is the same one's as before. What the others
 have of that epoch would be parted, sent and thrown away. So who chooses tells them which epochs are decided,
 and they pass over these; and while the one that was chosen last gives epoch after epoch, they read no
-further. As soon as there is nothing left to process, or it gives nothing more, all of them may give what they
+further. As soon as there is nothing left to process and it gives nothing more, all of them may give what they
 have, and the first one to end an epoch is heard first.
 
 House rules
 -----------
 * An epoch is called unwanted only once it is decided, so whoever chooses later, and be it after a loss,
   chooses nothing else. A source passes over what nobody wants, of all who choose.
-* What a source has made stays as it is; its ends of epochs always come, and so do its dead rows.
+* What a source has made stays as it is; its ends of epochs always come, and so do dead rows. A source passes
+  over nothing where an operator behind it may set rows aside (see `chosen_among`).
 """
 
 from __future__ import annotations

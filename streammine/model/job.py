@@ -267,12 +267,6 @@ class JobGraph:
                 group.append(edge.source)
         return numbers
 
-    def chosen_among(self, slice_id: SliceId) -> tuple[int, ...]:
-        """A source's channels to those who choose among it and others; () where anybody else reads it."""
-        read = [each for each in self.outputs[slice_id] if not self.edges[each.edge].dead]
-        chosen = all(self.edges[each.edge].either for each in read)
-        return tuple(each.number for each in read) if chosen else ()
-
     @cached_property
     def most_replicas(self) -> int:
         """That any slice has."""

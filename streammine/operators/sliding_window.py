@@ -36,20 +36,24 @@ class _Stretch:
         self.entries: list[Entry] = []
         self.earliest = self.latest = time
 
-    def drop_before(self, time: int) -> None:
+    def drop_before(self, time: int) -> int:
+        """How many it drops."""
+        before = len(self.entries)
         self.entries = [entry for entry in self.entries if entry[0] >= time]
         self.earliest = min((entry[0] for entry in self.entries), default=self.latest)
+        return before - len(self.entries)
 
 
 class SlidingWindow:
     """Pairs (time, value) in the order in which they were appended."""
 
-    __slots__ = ("_in_order", "_last", "_stretches")
+    __slots__ = ("_count", "_in_order", "_last", "_stretches")
 
     def __init__(self) -> None:
         self._stretches: deque[_Stretch] = deque()
         self._last: _Stretch | None = None
         self._in_order = True
+        self._count = 0
 
     def append(self, time: int, value: Any) -> None:
         """Add a value (plain data) with its time.
@@ -70,6 +74,7 @@ class SlidingWindow:
         elif time > last.latest:
             last.latest = time
         last.entries.append((time, value))
+        self._count += 1
 
     def _begin(self, time: int) -> _Stretch:
         stretches = self._stretches
@@ -90,6 +95,7 @@ class SlidingWindow:
         self._stretches.clear()
         self._last = None
         self._in_order = True
+        self._count = 0
 
     def drop_before(self, time: int) -> None:
         """Drop the entries with a smaller time. Called by the engine."""
@@ -98,26 +104,29 @@ class SlidingWindow:
             self._last = None
         if self._in_order:
             while stretches and stretches[0].latest < time:
-                stretches.popleft()
+                self._count -= len(stretches.popleft().entries)
             if stretches and stretches[0].earliest < time:
-                stretches[0].drop_before(time)
+                self._count -= stretches[0].drop_before(time)
         else:
-            for stretch in stretches:
-                if stretch.earliest < time:
-                    stretch.drop_before(time)
-            self._stretches = deque(each for each in stretches if each.entries)
-            if self._last is not None and not self._last.entries:
-                self._last = None
-            pairs = pairwise(self._stretches)
-            self._in_order = all(one.latest <= other.earliest for one, other in pairs)
+            self._look_through(time)
         if not self._stretches:
             self.clear()
+
+    def _look_through(self, time: int) -> None:
+        for stretch in self._stretches:
+            if stretch.earliest < time:
+                self._count -= stretch.drop_before(time)
+        self._stretches = deque(each for each in self._stretches if each.entries)
+        if self._last is not None and not self._last.entries:
+            self._last = None
+        pairs = pairwise(self._stretches)
+        self._in_order = all(one.latest <= other.earliest for one, other in pairs)
 
     def __iter__(self) -> Iterator[Entry]:
         return chain.from_iterable(stretch.entries for stretch in self._stretches)
 
     def __len__(self) -> int:
-        return sum(len(stretch.entries) for stretch in self._stretches)
+        return self._count
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SlidingWindow) or len(self) != len(other):

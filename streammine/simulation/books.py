@@ -175,7 +175,10 @@ class ReplicaBook:
             below = self._complete_below(channel, result)
             for epoch in [each for each in made if each < below]:
                 bag = made.pop(epoch)
-                if epoch not in self.lost and epoch not in self.unwanted:
+                passed_over = (
+                    channel in self.machine.settings.chosen_among and epoch in self.unwanted
+                )
+                if epoch not in self.lost and not passed_over:
                     contents.made(channel, epoch, bag, self.name)
 
     def _complete_below(self, channel: int, result: WorkResult) -> int:

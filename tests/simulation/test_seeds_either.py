@@ -16,9 +16,11 @@ import pytest
 from replication import consensus
 from streammine import Topology
 from streammine.engine import rebuilding
+from streammine.engine.source_processor import SourceProcessor
+from streammine.engine.unwanted import UnwantedEpochs, UnwantedFeeds
 from streammine.model.agreement import MakeDurable
 from streammine.simulation import keeping
-from streammine.simulation.run import run_workload
+from streammine.simulation.run import SimulationError, run_workload
 from streammine.simulation.trials import Trials
 from streammine.simulation.workload import Workload
 from tests.simulation.seeds import PORTION, Seeds
@@ -113,6 +115,32 @@ def test_runs_are_hit_often_and_both_receivers_are_chosen() -> None:
     assert len(chosen) == 4, "of two receivers in two slices"
 
 
+def test_receivers_that_are_not_chosen_pass_epochs_over_and_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held, passed_over = 0, set[tuple[int, int]]()
+    holds_back, deliver = UnwantedEpochs.holds_back, SourceProcessor._deliver
+
+    def noted(self: UnwantedEpochs, open_epoch: int) -> bool:
+        nonlocal held
+        holds = holds_back(self, open_epoch)
+        held += holds
+        return holds
+
+    def delivered(self: SourceProcessor, delivery: Any, unwanted: Any, outputs: Any) -> int:
+        first, below = unwanted
+        passed_over.update(
+            (id(self), piece.epoch) for piece in delivery.pieces if first <= piece.epoch < below
+        )
+        return deliver(self, delivery, unwanted, outputs)
+
+    monkeypatch.setattr(UnwantedEpochs, "holds_back", noted)
+    monkeypatch.setattr(SourceProcessor, "_deliver", delivered)
+    TWO.run("all", SEEDS[70:])
+    assert held >= PORTION
+    assert len(passed_over) >= PORTION
+
+
 def test_each_epoch_is_what_one_of_the_receivers_got() -> None:
     result = run_workload(THREE.workload, seed=5)
     got = {
@@ -175,3 +203,14 @@ def test_what_is_in_the_store_and_is_not_asked_for_is_noticed(
 ) -> None:
     monkeypatch.setattr(consensus, "inherited", lambda answers, stored, decided: {})
     assert replicas_differ(ONE)
+
+
+def test_a_receiver_that_passes_over_what_it_was_chosen_for_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgetful(self: UnwantedFeeds, decision: Any) -> None:
+        self._below = max(self._below, decision.chosen.epoch + 1)
+
+    monkeypatch.setattr(UnwantedFeeds, "decided", forgetful)
+    with pytest.raises(SimulationError, match=r"count as unwanted, but \d+ was processed"):
+        run_workload(TWO.workload, seed=0)

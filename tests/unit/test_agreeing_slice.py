@@ -300,21 +300,6 @@ def test_of_the_reports_of_one_step_the_last_one_leaves_behind_all_else() -> Non
     ]
 
 
-def test_decisions_of_a_step_are_written_together_and_before_reports_leave() -> None:
-    bench = Bench()
-    stored = [
-        words.StoredDecision(version, Decision(epoch - 1, BagSet(epoch)))
-        for version, epoch in ((1, 5), (1, 6), (2, 7))
-    ]
-    report = words.Report(1, 1, 1, 1, BEGINNING)
-    bench.notes.says = [words.Tell((2,), report), *(words.MakeDurable((one,)) for one in stored)]
-    assert bench.take(Agreeing(words.Paused())) == [
-        MakeSure(words.MakeDurable(tuple(stored[:2]))),
-        MakeSure(words.MakeDurable(tuple(stored[2:]))),
-        TellReplicas((2,), report),
-    ]
-
-
 def test_what_a_checkpoint_covers_is_told_by_the_epochs_that_were_decided() -> None:
     bench = Bench()
     for after, epoch in ((BEGINNING, 2), (2, 5), (5, 6)):

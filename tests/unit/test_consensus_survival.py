@@ -29,9 +29,9 @@ def test_a_lone_replica_of_two_goes_on_with_the_witness_and_writes_what_it_decid
           1 writes 5a
           1 tells 2: named 6a but promised 1
         > witness 1: 1
-          1 writes 6a
           1 tells 2: accepted 6a in 1
         > 1 wrote
+          1 writes 6a
         > 1 wrote
           1 tells 2: decided 6a
           1 processes 6a

@@ -206,8 +206,10 @@ def test_a_lost_node_says_how_long_losses_go_unnoticed() -> None:
     beat(manager, 2.0)
     # times are those of the manager's looks at its clock
     beat(manager, 2.25)
-    told(manager, Ticked(2.75, 1002.75), NodesChanged(NODES[:1]))
-    assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.75)]
+    beat(manager, 2.5)
+    told(manager, Ticked(3.0, 1003.0), NodesChanged(NODES[:1]))
+    # last heard at 2.25, and it was to be heard again 0.25 s later
+    assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.75 - 0.25 / 2)]
 
 
 def test_a_new_manager_learns_anew_what_nodes_repeat_and_knows_what_was_chosen() -> None:
