@@ -210,7 +210,8 @@ class Ballots:
         assert instance.leading is not None
         passed = self._highest(after, instance) > instance.leading
         value = instance.proposal
-        return passed or (value is not None and not self._may_accept(value))
+        offered = instance.accepted is not None and instance.accepted.ballot == instance.leading
+        return passed or (value is not None and not offered and not self._may_accept(value))
 
     def _highest(self, after: int, instance: Instance) -> Ballot:
         """The highest ballot that anybody promised."""
