@@ -270,28 +270,3 @@ def test_who_has_promised_a_higher_ballot_refuses_a_lower_one() -> None:
           1 tells 2 3: accepted 5b in 2
         """,
     )
-
-
-def test_a_leader_that_lacks_a_bag_proposes_what_the_others_hold_where_all_is_stored() -> None:
-    check(
-        ready(3, stored=True),
-        """
-        > 2 has 5a
-          2 tells 1 3: named 5a
-        > 3 has 5a
-          3 tells 1 2: named 5a
-        > 1 hears 2
-        > 1 hears 3
-        > 1 waits
-          1 fetches 5a from 2 3
-          1 tells 2 3: accepted 5a in 1
-        > 2 hears 1
-          2 tells 1 3: accepted 5a in 1
-        > 1 hears 2
-          1 writes 5a
-        > 1 wrote
-          1 tells 2 3: decided 5a
-        > 1 holds 5a
-          1 processes 5a
-        """,
-    )

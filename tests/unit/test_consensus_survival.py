@@ -417,61 +417,6 @@ def test_what_a_checkpoint_covers_is_forgotten_and_who_is_behind_it_is_built_ane
     )
 
 
-def test_where_every_decision_is_stored_equal_names_are_too() -> None:
-    # the coordinator writes; the other is told
-    check(
-        ready(2, stored=True),
-        """
-        > 1 has 5a
-          1 tells 2: named 5a
-        > 2 has 5a
-          2 tells 1: named 5a
-        > 1 hears 2
-          1 writes 5a
-        > 2 hears 1
-        > 1 wrote
-          1 tells 2: decided 5a
-          1 processes 5a
-        > 2 hears 1
-          2 processes 5a
-        """,
-    )
-
-
-def test_who_is_behind_names_what_it_hears_and_processes_what_it_holds() -> None:
-    check(
-        ready(2, stored=True),
-        """
-        > 2 is behind
-        > 1 has 5a
-          1 tells 2: named 5a
-        > 2 hears 1
-          2 tells 1: named 5a
-        > 1 hears 2
-          1 writes 5a
-        > 1 wrote
-          1 tells 2: decided 5a
-          1 processes 5a
-        > 2 hears 1
-          2 fetches 5a from 1
-        > 2 holds 5a
-          2 processes 5a
-        """,
-    )
-
-
-def test_who_is_behind_waits_for_its_bags_where_they_are_in_memory_alone() -> None:
-    check(
-        ready(2),
-        """
-        > 2 is behind
-        > 1 has 5a
-          1 tells 2: named 5a
-        > 2 hears 1
-        """,
-    )
-
-
 def test_a_single_replica_writes_what_it_decides() -> None:
     check(
         ready(1),

@@ -1,0 +1,85 @@
+"""Where every decision is stored and bags can be had again, in transcripts: see agreement_transcripts."""
+
+from __future__ import annotations
+
+from tests.unit.agreement_transcripts import check, ready
+
+
+def test_where_every_decision_is_stored_equal_names_are_too() -> None:
+    # the coordinator writes; the other is told
+    check(
+        ready(2, stored=True),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 writes 5a
+        > 2 hears 1
+        > 1 wrote
+          1 tells 2: decided 5a
+          1 processes 5a
+        > 2 hears 1
+          2 processes 5a
+        """,
+    )
+
+
+def test_who_is_behind_names_what_it_hears_and_processes_what_it_holds() -> None:
+    check(
+        ready(2, stored=True),
+        """
+        > 2 is behind
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 hears 1
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 writes 5a
+        > 1 wrote
+          1 tells 2: decided 5a
+          1 processes 5a
+        > 2 hears 1
+          2 fetches 5a from 1
+        > 2 holds 5a
+          2 processes 5a
+        """,
+    )
+
+
+def test_who_is_behind_waits_for_its_bags_where_they_are_in_memory_alone() -> None:
+    check(
+        ready(2),
+        """
+        > 2 is behind
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 hears 1
+        """,
+    )
+
+
+def test_a_leader_that_lacks_a_bag_proposes_what_the_others_hold_where_all_is_stored() -> None:
+    check(
+        ready(3, stored=True),
+        """
+        > 2 has 5a
+          2 tells 1 3: named 5a
+        > 3 has 5a
+          3 tells 1 2: named 5a
+        > 1 hears 2
+        > 1 hears 3
+        > 1 waits
+          1 fetches 5a from 2 3
+          1 tells 2 3: accepted 5a in 1
+        > 2 hears 1
+          2 tells 1 3: accepted 5a in 1
+        > 1 hears 2
+          1 writes 5a
+        > 1 wrote
+          1 tells 2 3: decided 5a
+        > 1 holds 5a
+          1 processes 5a
+        """,
+    )
