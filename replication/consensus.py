@@ -13,7 +13,8 @@ ahead of decisions, up to `WINDOW` epochs.
   the lowest generation of the plan that is alive. What it hears of round 0 is its first phase where it
   leads the plan's first ballot, (plan, 1). Who comes after it asks for promises, in a higher one.
 * A replica accepts only bags that it holds; what it lacks it fetches first. One that is behind, where every
-  decision is stored and bags can be had again, accepts what it hears; so others don't wait for it.
+  decision is stored and bags can be had again, accepts what it hears, so that others don't wait for it; and
+  who leads there proposes what another living one has.
 * There is one message, the whole standing of a replica: it may be lost, doubled and overtaken.
 
 Safety

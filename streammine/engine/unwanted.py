@@ -81,16 +81,16 @@ class UnwantedFeeds:
         self._channels = {
             channel.number: channel for each in feeds for channel in each.channels if each.several
         }
-        self._firsts = dict.fromkeys(self._channels, decided + 1)
+        self._below = after(decided)
+        self._firsts = dict.fromkeys(self._channels, self._below)
         self._inputs = [each for each in feeds if each.several]
-        self._below = decided + 1
         self._told: dict[int, EpochsBelow] = {}
 
     def decided(self, decision: Decision) -> None:
         """To be told of each, in order, behind `Feeds.prefer`."""
         if decision.after >= self._below:
             # what was decided in between is not known here
-            self._firsts = dict.fromkeys(self._channels, decision.after + 1)
+            self._firsts = dict.fromkeys(self._channels, after(decision.after))
         self._below = after(decision.chosen.epoch)
         for _, bag in decision.chosen.bags:
             if int(bag.digest) in self._firsts:
