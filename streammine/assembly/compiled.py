@@ -72,6 +72,7 @@ from streammine.operators.committer import CommitOperator
 from streammine.operators.loading import Loader
 from streammine.operators.needed_columns import needed_columns
 from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
+from streammine.operators.site import Site
 
 
 class CompiledJob:
@@ -129,9 +130,8 @@ class CompiledJob:
         carries_order: bool = False,
         orders: Sequence[tuple[pa.Field, ...]] = (),
     ) -> Operator:
-        return build_operator(
+        site = Site(
             name,
-            self.topology.operators[name],
             inputs,
             self.epoch,
             combined=combined,
@@ -141,6 +141,7 @@ class CompiledJob:
             base=self.base,
             loader=self._load_value,
         )
+        return build_operator(self.topology.operators[name], site)
 
     def _logical_nodes(self) -> list[LogicalNode]:
         nodes = []

@@ -14,12 +14,12 @@ from streammine.model.errors import StreammineError
 from streammine.model.topology import (
     FilesSource,
     GeneratorSource,
-    JoinOperator,
     LogSource,
     Topology,
 )
 from streammine.operators.catalog import BuiltOperator, build_operator
 from streammine.operators.checking import Events, Fault, find_fault
+from streammine.operators.site import Site
 from streammine.simulation import SimulationSettings
 from streammine.simulation.run import run_workload
 from streammine.simulation.workload import Workload
@@ -112,17 +112,17 @@ class _Sample:
 
         def make(combined: bool) -> BuiltOperator:
             code = self._topology.code
-            return build_operator(
+            site = Site(
                 name,
-                settings,
                 schemas,
                 self._topology.epoch_definition(),
                 combined=combined,
-                # a join sorts its rows only where they are read in order
-                ordered=isinstance(settings, JoinOperator),
+                # some sort their rows only where they are read in order
+                ordered=True,
                 base=self._base,
                 loader=lambda wanted: copy.deepcopy(code[wanted]),
             )
+            return build_operator(settings, site)
 
         return _checked(name, make, events, self._seed)
 

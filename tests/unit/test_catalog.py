@@ -22,6 +22,7 @@ from streammine.operators.aggregate import KeyedAggregate
 from streammine.operators.catalog import build_operator
 from streammine.operators.flat_map import WordSplit
 from streammine.operators.join import EquiJoin
+from streammine.operators.site import Site
 
 MINUTE = EpochDefinition("time", 60_000_000, "ts")
 SCHEMA = pa.schema([("line", pa.string()), ("value", pa.float64())])
@@ -44,7 +45,7 @@ SCHEMA = pa.schema([("line", pa.string()), ("value", pa.float64())])
 def test_settings_become_the_operator(
     model: Any, settings: dict[str, Any], kind: type, columns: list[str]
 ) -> None:
-    operator = build_operator("one", model(input="lines", **settings), [SCHEMA], MINUTE)
+    operator = build_operator(model(input="lines", **settings), Site("one", [SCHEMA], MINUTE))
     assert isinstance(operator, kind)
     assert operator.name == "one"
     assert operator.output.names == columns
@@ -52,7 +53,7 @@ def test_settings_become_the_operator(
 
 def test_a_join_has_two_inputs() -> None:
     settings = JoinOperator(join={"left": "a", "right": "b", "on": "line"})  # type: ignore[arg-type]
-    operator = build_operator("pairs", settings, [SCHEMA, SCHEMA], MINUTE, ordered=True)
+    operator = build_operator(settings, Site("pairs", [SCHEMA, SCHEMA], MINUTE, ordered=True))
     assert isinstance(operator, EquiJoin)
     assert operator.output.names == ["epoch", "line", "value", "value_right"]
 
@@ -62,4 +63,4 @@ def test_a_window_that_is_no_multiple_of_the_epoch_names_the_operator() -> None:
         {"input": "lines", "aggregate": {"n": "count()"}, "window": "90s"}
     )
     with pytest.raises(TopologyError, match=r"operator 'one': window .* no whole multiple"):
-        build_operator("one", settings, [SCHEMA], MINUTE)
+        build_operator(settings, Site("one", [SCHEMA], MINUTE))

@@ -1,6 +1,7 @@
 """The topology: what a user writes, as YAML or in Python, and what travels to the nodes as JSON."""
 
 from streammine.model.topology.aggregates import AGGREGATE_FUNCTIONS, AggregateCall
+from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.definition import Topology
 from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.epoch import Epoch
@@ -10,17 +11,11 @@ from streammine.model.topology.graph import (
     topological_order,
     topology_graph,
 )
-from streammine.model.topology.keyed import (
-    EPOCH_COLUMN,
-    AggregateOperator,
-    JoinColumns,
-    Joining,
-    JoinOperator,
-    KeyedFields,
-    UserOperator,
-)
+from streammine.model.topology.joining import JoinColumns, Joining, JoinOperator
+from streammine.model.topology.keyed import EPOCH_COLUMN, KeyedFields, Timed, Windowed
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, OperatorLoop
 from streammine.model.topology.operators import OPERATOR_KINDS, Operator
+from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import (
     BroadcastPartition,
     HashPartition,
@@ -102,11 +97,13 @@ __all__ = [
     "Source",
     "SourceBase",
     "Splitting",
+    "Timed",
     "Topology",
     "TopologyGraph",
     "UserOperator",
     "UserPartition",
     "Weights",
+    "Windowed",
     "format_of_path",
     "json_schema",
     "redundancy",

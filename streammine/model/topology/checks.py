@@ -16,13 +16,9 @@ from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.either import either_problems
 from streammine.model.topology.graph import topology_graph
-from streammine.model.topology.keyed import (
-    AggregateOperator,
-    JoinOperator,
-    KeyedFields,
-    UserOperator,
-)
-from streammine.model.topology.loop_checks import input_path, loop_problems
+from streammine.model.topology.keyed import KeyedFields, Windowed
+from streammine.model.topology.loop_checks import loop_problems
+from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import KeyRangePartition
 from streammine.model.topology.problems import Path, Problem
 from streammine.model.topology.redundancy import contradiction, without_state
@@ -82,7 +78,7 @@ def _inputs(topology: Topology) -> Problems:
     for name, operator in topology.operators.items():
         for port, one in enumerate(operator.input_names):
             if one not in readable:
-                path = ("operators", name, *input_path(operator, port))
+                path = ("operators", name, *operator.input_place(port))
                 yield _unknown_input(path, one, topology)
     for name, sink in topology.sinks.items():
         if sink.input not in readable:
@@ -107,7 +103,7 @@ def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
 
 def _windows(topology: Topology) -> Problems:
     for name, operator in topology.operators.items():
-        if isinstance(operator, AggregateOperator | JoinOperator) and operator.window is not None:
+        if isinstance(operator, Windowed) and operator.window is not None:
             wrong = whole_epochs(operator.window, topology.epoch)
             if isinstance(wrong, str):
                 yield Problem(("operators", name, "window"), wrong)

@@ -57,6 +57,9 @@ class EitherOperator(OperatorBase):
     def input_names(self) -> tuple[str, ...]:
         return self.either
 
+    def input_place(self, port: int) -> Path:
+        return ("either", port)
+
 
 def either_problems(topology: Topology) -> Iterator[Problem]:
     """What keeps replicas from agreeing on whose rows count."""

@@ -1,12 +1,11 @@
-"""Operators with slices and keys of their own: aggregate, join, and code of the user's own."""
+"""What operators with slices and keys of their own have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     ValidationInfo,
@@ -17,7 +16,6 @@ from pydantic import (
 
 from streammine.model.contracts import Discipline
 from streammine.model.suggestions import hint, listed
-from streammine.model.topology.aggregates import AggregateField
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, MOST_ROUNDS
 from streammine.model.topology.partitions import (
     BroadcastPartition,
@@ -27,27 +25,20 @@ from streammine.model.topology.partitions import (
     PartitionField,
 )
 from streammine.model.topology.parts import (
-    BY_VALUE_PREFIX,
-    LONGEST_TEXT,
-    MOST_ENTRIES,
     NO_BOOLEAN,
     Column,
-    Columns,
     DurationField,
-    Name,
     Part,
-    PlainSettings,
     Replicas,
     SchemeField,
     Slices,
     StrictBoolean,
-    code_path,
 )
 from streammine.model.topology.problems import wrong_value
-from streammine.model.topology.stateless import OneInput, OperatorBase
 
 EPOCH_COLUMN = "epoch"
-"""Every aggregate's and join's output starts with this int64 column: the epoch that closed it."""
+"""The output of operators that close epochs or windows starts with this int64 column: the epoch in which it
+leaves."""
 
 _DISCIPLINES = tuple(map(str, Discipline))
 
@@ -67,7 +58,7 @@ DisciplineField = Annotated[
     WithJsonSchema({"enum": list(_DISCIPLINES)}),
 ]
 
-_KEYED_ELSEWHERE = {
+KEYED_ELSEWHERE = {
     "with": "it belongs to code of your own (operator:)",
     "on_error": "it belongs to code of your own (operator:)",
 }
@@ -75,6 +66,9 @@ _KEYED_ELSEWHERE = {
 
 class KeyedFields(Part):
     """What operators with slices of their own have."""
+
+    may_broadcast: ClassVar[bool] = False
+    """Whether it still gives each result once where every slice gets every row."""
 
     slices: Slices = Field(
         default=2,
@@ -141,7 +135,7 @@ class KeyedFields(Part):
                     f"{ranges - 1} boundaries make {ranges} ranges, but slices is {slices}; "
                     f"write slices: {ranges} or leave it out"
                 )
-        if isinstance(partition, BroadcastPartition) and slices != 1 and cls is not UserOperator:
+        if isinstance(partition, BroadcastPartition) and slices != 1 and not cls.may_broadcast:
             raise wrong_value(
                 f"broadcast gives every slice every row, so this would come out {slices} times; "
                 "use hash, or slices: 1"
@@ -149,232 +143,32 @@ class KeyedFields(Part):
         return partition
 
 
-_WINDOW = Field(
-    default=None,
-    description="Length of the tumbling window, a whole multiple of a time epoch. Default: one "
-    "epoch.",
-    examples=["5m"],
-)
-_COMBINE = Field(
-    default=None,
-    description="Whether rows are combined before they are sent to their slice. Default: "
-    "wherever that is possible; false turns it off.",
-)
+class Windowed(Part):
+    """An operator whose results are of tumbling windows."""
 
-
-class AggregateOperator(OneInput, KeyedFields):
-    """Sums, counts and the like per key and window. Exact: any order gives the same bytes."""
-
-    label: ClassVar[str] = "an aggregate"
-    elsewhere: ClassVar[dict[str, str]] = {
-        **_KEYED_ELSEWHERE,
-        "inputs": "it has one input; write input: NAME",
-    }
-    kind: ClassVar[str] = "aggregate"
-
-    aggregate: dict[Column, AggregateField] = Field(
-        min_length=1,
-        max_length=MOST_ENTRIES,
-        description="Output columns and what they hold: count(), sum(c), mean(c), min(c), max(c), "
-        "variance(c), variance_population(c). The output has the column epoch, the key columns, "
-        "then these.",
-        examples=[{"count": "count()", "mean": "mean(value)"}],
-    )
-    key: Columns = Field(
-        default=(),
-        description="Column or columns to group by. Default: one group of all rows.",
-        examples=["word", ["house_id", "plug_id"]],
-    )
-    window: DurationField | None = _WINDOW
-    combine: StrictBoolean | None = _COMBINE
-
-    @model_validator(mode="after")
-    def _distinct_output(self) -> AggregateOperator:
-        for column in self.aggregate:
-            if column in self.key:
-                raise wrong_value(f"output column '{column}' is a key column, too; rename it")
-        if EPOCH_COLUMN in self.aggregate or EPOCH_COLUMN in self.key:
-            raise wrong_value(
-                f"the output has a column '{EPOCH_COLUMN}' already, the number of the window's "
-                "last epoch; use another name"
-            )
-        return self
-
-    @property
-    def key_columns(self) -> tuple[tuple[str, ...], ...]:
-        return (self.key,)
-
-
-class JoinColumns(Part):
-    """The columns that must be equal, pairwise."""
-
-    label: ClassVar[str] = "on"
-
-    left: Columns = Field(min_length=1, description="Columns of the left input.")
-    right: Columns = Field(min_length=1, description="Columns of the right input, as many.")
-
-    @model_validator(mode="after")
-    def _pairs(self) -> JoinColumns:
-        if len(self.left) != len(self.right):
-            raise wrong_value(
-                f"left has {len(self.left)} columns and right {len(self.right)}; "
-                "they are compared in pairs"
-            )
-        return self
-
-
-def _join_columns(value: object) -> object:
-    return {"left": value, "right": value} if isinstance(value, str | list | tuple) else value
-
-
-class Joining(Part):
-    """Which two streams are joined, and how."""
-
-    label: ClassVar[str] = "join"
-    elsewhere: ClassVar[dict[str, str]] = {
-        "window": "it stands beside join, not in it",
-        "input": "write left: NAME and right: NAME",
-        "inputs": "write left: NAME and right: NAME",
-        "key": "write on: [columns]",
-    }
-
-    left: Name = Field(description="Name of the left input.", examples=["orders"])
-    right: Name = Field(description="Name of the right input.", examples=["payments"])
-    on: Annotated[
-        JoinColumns,
-        BeforeValidator(_join_columns),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "string"},
-                    {"type": "array", "items": {"type": "string"}, "minItems": 1},
-                    {
-                        "type": "object",
-                        "additionalProperties": False,
-                        "required": ["left", "right"],
-                        "properties": {
-                            side: {"type": ["array", "string"], "items": {"type": "string"}}
-                            for side in ("left", "right")
-                        },
-                    },
-                ]
-            }
-        ),
-    ] = Field(
-        description="Columns that must be equal: names that both inputs have, or "
-        "{left: [...], right: [...]}.",
-        examples=[["id"], {"left": ["id"], "right": ["order_id"]}],
-    )
-    kind: Literal["inner"] = Field(
-        default="inner", description="inner: rows leave that have a partner."
-    )
-    suffix: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)] = Field(
-        default="_right",
-        description="Put behind a column of the right input whose name the left one has, too.",
-    )
-
-
-class JoinOperator(OperatorBase, KeyedFields):
-    """Pairs rows of two streams that have equal keys in the same window."""
-
-    label: ClassVar[str] = "a join"
-    elsewhere: ClassVar[dict[str, str]] = {
-        **_KEYED_ELSEWHERE,
-        "input": "its inputs are join: {left: NAME, right: NAME}",
-        "inputs": "its inputs are join: {left: NAME, right: NAME}",
-        "key": "its key is join: {on: [columns]}",
-        "on": "it stands inside of join: {on: [columns]}",
-        "left": "it stands inside of join: {left: NAME}",
-        "right": "it stands inside of join: {right: NAME}",
-        "combine": "a join's rows can't be combined",
-    }
-    kind: ClassVar[str] = "join"
-
-    join: Joining = Field(
-        description="The two inputs and the columns that must be equal. The output has the column "
-        "epoch, then the columns of both.",
-        examples=[{"left": "orders", "right": "payments", "on": ["id"]}],
-    )
-    window: DurationField | None = _WINDOW
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return (self.join.left, self.join.right)
-
-    @property
-    def key_columns(self) -> tuple[tuple[str, ...], ...]:
-        return (self.join.on.left, self.join.on.right)
-
-
-def _user_code(text: str) -> str:
-    return text if text.startswith(BY_VALUE_PREFIX) else code_path(text)
-
-
-class UserOperator(OperatorBase, KeyedFields):
-    """Code of the user's own: a Mapper, Reducer or Operator class."""
-
-    label: ClassVar[str] = "an operator of your own"
-    elsewhere: ClassVar[dict[str, str]] = {
-        "window": "it is given each epoch by itself; what lasts longer, keep in its state",
-        "on": "write key: [columns]",
-    }
-    kind: ClassVar[str] = "operator"
-
-    input: Name | None = Field(
+    window: DurationField | None = Field(
         default=None,
-        description="Name of the source or operator whose rows come in.",
-        examples=["readings"],
+        description="Length of the tumbling window, a whole multiple of a time epoch. Default: one "
+        "epoch.",
+        examples=["5m"],
     )
-    inputs: tuple[Name, ...] | None = Field(
+
+
+class Timed(Part):
+    """An operator that looks at the event time of each row."""
+
+    time: Column | None = Field(
         default=None,
-        min_length=1,
-        max_length=100,
-        description="Names of several inputs, for an Operator with as many ports. One that gets its "
-        "own rows from here makes a loop. Give this or input.",
-        examples=[["readings", "limits"]],
-    )
-    operator: Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_user_code)] = Field(
-        description="The class as module:Class; modules are found from the topology's folder. In "
-        "Python also the class itself, or an instance of it.",
-        examples=["my_operators:Threshold"],
-    )
-    with_: PlainSettings = Field(
-        default_factory=dict,
-        alias="with",
-        max_length=MOST_ENTRIES,
-        description="Keyword arguments for the class.",
-        examples=[{"threshold": 3}],
-    )
-    key: Columns = Field(
-        default=(),
-        description="Column or columns of the key, for a Reducer or an Operator.",
-        examples=["plug"],
-    )
-    combine: StrictBoolean | None = _COMBINE
-    on_error: Literal["fail", "dead_letter"] = Field(
-        default="fail",
-        description="When the code raises: fail stops the job and names operator, epoch and event; "
-        "dead_letter sets the row aside with the reason and goes on.",
+        description="Column of the event time: an integer in the unit of the epoch's column, a timestamp or "
+        "a date. Default: the column of the epochs.",
+        examples=["ts"],
     )
 
-    @model_validator(mode="after")
-    def _inputs_once(self) -> UserOperator:
-        if (self.input is None) == (self.inputs is None):
-            both = "has both input and inputs; keep one" if self.input else "has no input"
-            raise wrong_value(f"{both}: input: NAME, or inputs: [NAME, NAME] for several ports")
-        return self
 
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return self.inputs if self.inputs is not None else (self.input or "",)
-
-    @property
-    def key_columns(self) -> tuple[tuple[str, ...], ...]:
-        return (self.key,) * len(self.input_names)
-
-    @property
-    def by_value(self) -> str | None:
-        """The name of the code that travels beside the topology, if it is not found by path."""
-        if not self.operator.startswith(BY_VALUE_PREFIX):
-            return None
-        return self.operator.removeprefix(BY_VALUE_PREFIX)
+CombineField = Annotated[
+    StrictBoolean | None,
+    Field(
+        description="Whether rows are combined before they are sent to their slice. Default: "
+        "wherever that is possible; false turns it off.",
+    ),
+]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from streammine.model.contracts import Discipline
 from streammine.model.suggestions import listed
-from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.graph import operator_inputs
-from streammine.model.topology.keyed import JoinOperator, KeyedFields, UserOperator
+from streammine.model.topology.keyed import KeyedFields
 from streammine.model.topology.loops import (
     Inputs,
     circles,
@@ -20,6 +19,7 @@ from streammine.model.topology.loops import (
     head_of,
     is_entered,
 )
+from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.problems import Path, Problem
 
 if TYPE_CHECKING:
@@ -54,22 +54,11 @@ def loop_problems(topology: Topology) -> Problems:
     yield from _rounds(topology, heads, broken)
 
 
-def input_path(operator: object, port: int) -> Path:
-    """Where an operator names its input of a port, from the operator's own place on."""
-    if isinstance(operator, JoinOperator):
-        return ("join", ("left", "right")[port])
-    if isinstance(operator, UserOperator) and operator.inputs is not None:
-        return ("inputs", port)
-    if isinstance(operator, EitherOperator):
-        return ("either", port)
-    return ("input",)
-
-
 def _input_from(topology: Topology, name: str, members: tuple[str, ...]) -> Path:
     """Where operator `name` names its first input that is one of `members`."""
     operator = topology.operators[name]
     port = next(port for port, one in enumerate(operator.input_names) if one in members)
-    return ("operators", name, *input_path(operator, port))
+    return ("operators", name, *operator.input_place(port))
 
 
 def _never_entered(topology: Topology, members: tuple[str, ...]) -> Problem:

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from streammine.model.suggestions import listed, nearest
+from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.either import EitherOperator
-from streammine.model.topology.keyed import AggregateOperator, JoinOperator, UserOperator
+from streammine.model.topology.joining import JoinOperator
+from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
 from streammine.model.topology.stateless import (
     FilterOperator,

@@ -15,7 +15,7 @@ from streammine.model.topology.parts import (
     StrictBoolean,
     Text,
 )
-from streammine.model.topology.problems import wrong_value
+from streammine.model.topology.problems import Path, wrong_value
 
 
 def _expression(value: object) -> object:
@@ -39,6 +39,11 @@ class OperatorBase(Part):
     def input_names(self) -> tuple[str, ...]:
         """Names of the inputs: port i reads the i-th."""
         raise NotImplementedError
+
+    def input_place(self, port: int) -> Path:
+        """Where a topology names the input of a port, from the operator's own place on."""
+        assert port == 0, port
+        return ("input",)
 
     @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:

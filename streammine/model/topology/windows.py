@@ -6,7 +6,7 @@ from streammine.model.durations import Duration
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology.epoch import Epoch
-from streammine.model.topology.keyed import AggregateOperator, JoinOperator
+from streammine.model.topology.keyed import Windowed
 from streammine.model.topology.stateless import OperatorBase
 
 
@@ -34,7 +34,7 @@ def window_epochs(operator: OperatorBase, epoch: Epoch | EpochDefinition) -> int
 
     Raises TopologyError when the window is no whole multiple of the epoch, or epochs count rows.
     """
-    if not isinstance(operator, AggregateOperator | JoinOperator) or operator.window is None:
+    if not isinstance(operator, Windowed) or operator.window is None:
         return 1
     count = whole_epochs(operator.window, epoch)
     if isinstance(count, str):

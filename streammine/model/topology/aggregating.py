@@ -1,0 +1,61 @@
+"""The aggregate: sums, counts and the like per key and window."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from streammine.model.topology.aggregates import AggregateField
+from streammine.model.topology.keyed import (
+    EPOCH_COLUMN,
+    KEYED_ELSEWHERE,
+    CombineField,
+    KeyedFields,
+    Windowed,
+)
+from streammine.model.topology.parts import MOST_ENTRIES, Column, Columns
+from streammine.model.topology.problems import wrong_value
+from streammine.model.topology.stateless import OneInput
+
+
+class AggregateOperator(OneInput, KeyedFields, Windowed):
+    """Sums, counts and the like per key and window. Exact: any order gives the same bytes."""
+
+    label: ClassVar[str] = "an aggregate"
+    elsewhere: ClassVar[dict[str, str]] = {
+        **KEYED_ELSEWHERE,
+        "inputs": "it has one input; write input: NAME",
+    }
+    kind: ClassVar[str] = "aggregate"
+
+    aggregate: dict[Column, AggregateField] = Field(
+        min_length=1,
+        max_length=MOST_ENTRIES,
+        description="Output columns and what they hold: count(), sum(c), mean(c), min(c), max(c), "
+        "variance(c), variance_population(c). The output has the column epoch, the key columns, "
+        "then these.",
+        examples=[{"count": "count()", "mean": "mean(value)"}],
+    )
+    key: Columns = Field(
+        default=(),
+        description="Column or columns to group by. Default: one group of all rows.",
+        examples=["word", ["house_id", "plug_id"]],
+    )
+    combine: CombineField = None
+
+    @model_validator(mode="after")
+    def _distinct_output(self) -> AggregateOperator:
+        for column in self.aggregate:
+            if column in self.key:
+                raise wrong_value(f"output column '{column}' is a key column, too; rename it")
+        if EPOCH_COLUMN in self.aggregate or EPOCH_COLUMN in self.key:
+            raise wrong_value(
+                f"the output has a column '{EPOCH_COLUMN}' already, the number of the window's "
+                "last epoch; use another name"
+            )
+        return self
+
+    @property
+    def key_columns(self) -> tuple[tuple[str, ...], ...]:
+        return (self.key,)

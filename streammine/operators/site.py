@@ -1,0 +1,51 @@
+"""What an operator is told of the place in a job that it is built for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from streammine.model.epochs import EpochDefinition
+from streammine.model.errors import TopologyError
+from streammine.model.topology import OperatorBase, window_epochs
+from streammine.operators.event_time import EventTime
+from streammine.operators.loading import Loader
+from streammine.operators.windows import TumblingWindow
+
+
+@dataclass(frozen=True)
+class Site:
+    """`inputs`: the visible columns of each port. `combined`: the accumulators get partials instead of
+    rows. `ordered`: a consumer downstream needs the rows of an epoch in canonical order;
+    `carries_order`: and the columns that order them. `base` and `loader` are where user code comes from;
+    `orders` are the fields that order the rows of each port, for a user's Operator."""
+
+    name: str
+    inputs: Sequence[pa.Schema]
+    epoch: EpochDefinition
+    combined: bool = False
+    ordered: bool = False
+    carries_order: bool = False
+    base: str | Path = "."
+    loader: Loader | None = None
+    orders: Sequence[Sequence[pa.Field]] = ()
+
+    @property
+    def input(self) -> pa.Schema:
+        """The columns of the only port."""
+        (schema,) = self.inputs
+        return schema
+
+    def window(self, settings: OperatorBase) -> TumblingWindow:
+        """The operator's tumbling window; one epoch where it says none. Raises TopologyError."""
+        try:
+            return TumblingWindow(window_epochs(settings, self.epoch))
+        except TopologyError as error:
+            raise TopologyError(f"operator {self.name!r}: {error.message}") from error
+
+    def event_time(self, column: str | None, port: int = 0) -> EventTime:
+        """The event time of a port's rows; `column`: as the user names it. Raises TopologyError."""
+        return EventTime(self.name, self.inputs[port], self.epoch, column)
