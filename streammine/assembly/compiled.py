@@ -140,6 +140,7 @@ class CompiledJob:
             orders=orders,
             base=self.base,
             loader=self._load_value,
+            job=self.topology.name,
         )
         return build_operator(self.topology.operators[name], site)
 

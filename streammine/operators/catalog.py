@@ -79,6 +79,7 @@ def _user(settings: UserOperator, site: Site) -> BuiltOperator:
         site.orders,
         dead_letter=settings.on_error == "dead_letter",
         carries_order=site.carries_order,
+        job=site.job,
     )
 
 
