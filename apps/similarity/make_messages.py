@@ -40,7 +40,7 @@ TOPICS = (
     "train delay platform seven announcement signal late again connection missed station",
     "harvest vineyard wine tasting terrace grapes cellar autumn steep view evening slope",
 )
-FILLERS = [
+FILLERS = (
     "today",
     "really",
     "still",
@@ -52,9 +52,7 @@ FILLERS = [
     "people",
     "always",
     "with",
-    "this",
-    "that",
-]
+)
 
 
 def messages(seed: int = SEED) -> list[tuple[int, int, str, str]]:
