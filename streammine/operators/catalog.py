@@ -22,12 +22,15 @@ from streammine.model.topology import (
     MapOperator,
     Operator,
     RankOperator,
+    SplitOperator,
+    SplitOutput,
     TopOperator,
+    UnionOperator,
     UnnestOperator,
     UserOperator,
     whole_epochs,
 )
-from streammine.operators import either, enrich, unnest
+from streammine.operators import either, enrich, split, union, unnest
 from streammine.operators import filter as filters
 from streammine.operators import map as maps
 from streammine.operators.aggregate import KeyedAggregate
@@ -46,7 +49,7 @@ from streammine.operators.user import adapted
 BuiltOperator = StatelessOperator | StatefulOperator | SequentialOperator
 
 
-def build_operator(settings: Operator, site: Site) -> BuiltOperator:
+def build_operator(settings: Operator | SplitOutput, site: Site) -> BuiltOperator:
     """An operator at its place in a job. One object serves one slice, or one sending slice and edge where
     it combines or is fused.
 
@@ -136,6 +139,18 @@ def _unnest(settings: UnnestOperator, site: Site) -> BuiltOperator:
     )
 
 
+def _split(settings: SplitOperator, site: Site) -> BuiltOperator:
+    return split.SplitOperator(site.name, settings.split, site.input)
+
+
+def _output(settings: SplitOutput, site: Site) -> BuiltOperator:
+    return split.SplitOutput(site.name, settings.number, site.input)
+
+
+def _union(settings: UnionOperator, site: Site) -> BuiltOperator:
+    return union.UnionOperator(site.name, settings.union, site.inputs)
+
+
 def _top(settings: TopOperator, site: Site) -> BuiltOperator:
     return RankedRows(
         site.name,
@@ -217,6 +232,9 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     FlatMapOperator: _flat_map,
     EnrichOperator: _enrich,
     UnnestOperator: _unnest,
+    SplitOperator: _split,
+    SplitOutput: _output,
+    UnionOperator: _union,
     EitherOperator: _either,
     AggregateOperator: _aggregate,
     JoinOperator: _join,
@@ -229,7 +247,7 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
 
 
 def declared_output(
-    name: str, settings: Operator, base: str | Path, loader: Loader | None
+    name: str, settings: Operator | SplitOutput, base: str | Path, loader: Loader | None
 ) -> pa.Schema | None:
     """The columns that leave operator `name` whatever it reads; None where they depend on its input.
 

@@ -20,6 +20,7 @@ from streammine.model.topology.graph import (
 from streammine.model.topology.joining import JoinColumns, Joining, JoinOperator
 from streammine.model.topology.keyed import EPOCH_COLUMN, KeyedFields, Timed, Windowed
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, OperatorLoop
+from streammine.model.topology.merging import SplitOperator, SplitOutput, UnionOperator
 from streammine.model.topology.operators import OPERATOR_KINDS, Operator
 from streammine.model.topology.ordering import OrderTerm
 from streammine.model.topology.own_code import UserOperator
@@ -113,12 +114,15 @@ __all__ = [
     "Snapshot",
     "Source",
     "SourceBase",
+    "SplitOperator",
+    "SplitOutput",
     "Splitting",
     "Timed",
     "TopOperator",
     "Topology",
     "TopologyGraph",
     "Topping",
+    "UnionOperator",
     "UnnestOperator",
     "Unnesting",
     "UserOperator",

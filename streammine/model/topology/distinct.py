@@ -107,6 +107,10 @@ class DeduplicateOperator(OneInput, KeyedFields, Windowed, Timed):
         return self
 
     @property
+    def sets_aside(self) -> bool:
+        return self.deduplicate.within is not None
+
+    @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:
         return (self.key,)
 

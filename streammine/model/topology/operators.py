@@ -12,6 +12,7 @@ from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.distinct import ChangesOperator, DeduplicateOperator
 from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.joining import JoinOperator
+from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
 from streammine.model.topology.ranking import RankOperator, TopOperator
@@ -29,6 +30,8 @@ OPERATOR_KINDS = (
     "flat_map",
     "enrich",
     "unnest",
+    "split",
+    "union",
     "either",
     "aggregate",
     "join",
@@ -79,6 +82,8 @@ Operator = Annotated[
     | Annotated[FlatMapOperator, Tag(TAG_MARK + "flat_map")]
     | Annotated[EnrichOperator, Tag(TAG_MARK + "enrich")]
     | Annotated[UnnestOperator, Tag(TAG_MARK + "unnest")]
+    | Annotated[SplitOperator, Tag(TAG_MARK + "split")]
+    | Annotated[UnionOperator, Tag(TAG_MARK + "union")]
     | Annotated[EitherOperator, Tag(TAG_MARK + "either")]
     | Annotated[AggregateOperator, Tag(TAG_MARK + "aggregate")]
     | Annotated[JoinOperator, Tag(TAG_MARK + "join")]
