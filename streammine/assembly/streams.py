@@ -37,9 +37,8 @@ def probed(
     """
     known = {name: schemas[name] for name in order if name in topology.sources}
     streams = {name: Stream(schema) for name, schema in known.items()}
-    inputs = {
-        name: topology.operators[name].input_names for name in order if name in topology.operators
-    }
+    operators = topology.every_operator
+    inputs = {name: operators[name].input_names for name in order if name in operators}
     while inputs:
         name = next((one for one, names in inputs.items() if known.keys() >= set(names)), None)
         if name is None:

@@ -18,8 +18,10 @@ from streammine.model.topology.either import either_problems
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.keyed import KeyedFields, Windowed
 from streammine.model.topology.loop_checks import loop_problems
+from streammine.model.topology.merging import SplitOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import KeyRangePartition
+from streammine.model.topology.parts import OUTPUT_MARK
 from streammine.model.topology.problems import Path, Problem
 from streammine.model.topology.redundancy import contradiction, without_state
 from streammine.model.topology.sinks import Sink
@@ -74,7 +76,7 @@ def _names(topology: Topology) -> Problems:
 
 
 def _inputs(topology: Topology) -> Problems:
-    readable = [*topology.sources, *topology.operators]
+    readable = _readable(topology)
     for name, operator in topology.operators.items():
         for port, one in enumerate(operator.input_names):
             if one not in readable:
@@ -85,8 +87,29 @@ def _inputs(topology: Topology) -> Problems:
             yield _unknown_input(("sinks", name, "input"), sink.input, topology)
 
 
+def _readable(topology: Topology) -> list[str]:
+    """What can be read from; of a split these are its outputs."""
+    operators = topology.every_operator.items()
+    return [
+        *topology.sources,
+        *(name for name, operator in operators if not isinstance(operator, SplitOperator)),
+    ]
+
+
 def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
-    readable = [*topology.sources, *topology.operators]
+    readable = _readable(topology)
+    split, _, output = name.partition(OUTPUT_MARK)
+    operator = topology.operators.get(split)
+    if isinstance(operator, SplitOperator):
+        outputs = list(operator.outputs(split))
+        if not output:
+            return Problem(path, f"'{name}' is a split; read one of its outputs: {listed(outputs)}")
+        suggestion = hint(name, outputs)
+        return Problem(
+            path, f"split '{split}' has no output '{output}'{suggestion} It has: {listed(outputs)}"
+        )
+    if output and (split in topology.sources or split in topology.operators):
+        return Problem(path, f"'{split}' is no split, it has no outputs; read from '{split}'")
     if name in topology.sinks:
         return Problem(
             path,

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from streammine.model.topology.keyed import KEYED_ELSEWHERE, KeyedFields, Windowed
-from streammine.model.topology.parts import LONGEST_TEXT, Columns, Name, Part
+from streammine.model.topology.parts import LONGEST_TEXT, Columns, Part, StreamName
 from streammine.model.topology.problems import Path, wrong_value
 from streammine.model.topology.stateless import OperatorBase
 
@@ -45,8 +45,8 @@ class Joining(Part):
         "key": "write on: [columns]",
     }
 
-    left: Name = Field(description="Name of the left input.", examples=["orders"])
-    right: Name = Field(description="Name of the right input.", examples=["payments"])
+    left: StreamName = Field(description="Name of the left input.", examples=["orders"])
+    right: StreamName = Field(description="Name of the right input.", examples=["payments"])
     on: Annotated[
         JoinColumns,
         BeforeValidator(_join_columns),

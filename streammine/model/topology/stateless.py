@@ -10,8 +10,8 @@ from streammine.model.topology.parts import (
     MOST_ENTRIES,
     Column,
     Columns,
-    Name,
     Part,
+    StreamName,
     StrictBoolean,
     Text,
 )
@@ -34,6 +34,8 @@ class OperatorBase(Part):
     kind: ClassVar[str] = ""
     stateless: ClassVar[bool] = False
     """Stateless operators run inside their upstream's slices."""
+    stateless_kind: ClassVar[Literal["stateless", "either", "union"]] = "stateless"
+    """How a stateless operator's inputs are read: its one input, one of them, or all of them."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -46,13 +48,18 @@ class OperatorBase(Part):
         return ("input",)
 
     @property
+    def sets_aside(self) -> bool:
+        """Whether rows can turn out unusable here and go to the dead letters."""
+        return False
+
+    @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:
         """Per port, the columns by which its rows are partitioned; () has all rows in one slice."""
         return ((),) * len(self.input_names)
 
 
 class OneInput(OperatorBase):
-    input: Name = Field(
+    input: StreamName = Field(
         description="Name of the source or operator whose rows come in.", examples=["lines"]
     )
 
