@@ -23,7 +23,7 @@ from streammine.operators.kernels.group_states import checked_groups, extended
 _KERNELS = KernelSet()
 load_kernels = _KERNELS.load
 
-_BUFFER_ROWS = 65_536
+_BUFFER_ROWS = 262_144
 
 Words = npt.NDArray[np.int64]
 _NO_WORDS: Words = np.empty(0, dtype=np.int64)
