@@ -15,10 +15,12 @@ from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.operators.aggregates import key_order
-from streammine.operators.aggregates.functions import BeyondRangeError, aggregate
+from streammine.operators.aggregates.definitions import BeyondRangeError
+from streammine.operators.aggregates.functions import aggregate
 from streammine.operators.aggregates.keys import KeyTable
 from streammine.operators.aggregates.state import AggregateLayout, GroupState
 from streammine.operators.aggregates.window_state import SealedGroups, WindowState
+from streammine.operators.conditions import Condition
 from streammine.operators.frozen import Handover, check_version, decode_piece, encode_piece
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
@@ -27,6 +29,7 @@ from streammine.operators.windows import TumblingWindow
 
 _HELD_ROWS_LIMIT = 262_144
 _OUTPUT_ROWS_LIMIT = 65_536
+_OUTPUT_BYTES = 64 << 20
 
 
 class KeyedAggregate:
@@ -48,18 +51,27 @@ class KeyedAggregate:
         *,
         window: TumblingWindow | None = None,
         combined: bool = False,
+        having: str | None = None,
+        time: str | None = None,
     ) -> None:
         """Aggregate rows of `schema`, or rows of `partial_schema` where `combined`.
 
-        `aggregates`: output column → what it holds, see `aggregates.functions`. Raises
-        TopologyError.
+        `aggregates`: output column → what it holds, see `aggregates.functions`. `having`: the condition on
+        output rows that leave. `time`: the column of the event time, if any. Raises TopologyError.
         """
         _check_names(name, schema, keys, aggregates)
         self.name = name
         self._window = window or TumblingWindow()
         self._combined = combined
-        functions = [aggregate(name, output, call, schema) for output, call in aggregates.items()]
-        self._layout = AggregateLayout(schema, tuple(keys), tuple(functions))
+        functions = [
+            aggregate(name, output, call, schema, time) for output, call in aggregates.items()
+        ]
+        conditions = {
+            text: Condition(name, "the condition", text, schema)
+            for call in aggregates.values()
+            if (text := call.where) is not None
+        }
+        self._layout = AggregateLayout(schema, tuple(keys), tuple(functions), conditions)
         key_fields = self._layout.key_fields
         self.output = pa.schema(
             [
@@ -68,10 +80,10 @@ class KeyedAggregate:
                 *(pa.field(function.name, function.type) for function in functions),
             ]
         )
+        self._having = None if having is None else Condition(name, "having", having, self.output)
         self.output_order: tuple[str, ...] = (EPOCH_COLUMN, *keys)
         self.keys: tuple[tuple[str, ...], ...] = (tuple(keys),)
-        read = {key.column for key in self._layout.part_keys}
-        self.needs: tuple[frozenset[str] | None, ...] = (frozenset((*keys, *read)),)
+        self.needs: tuple[frozenset[str] | None, ...] = (self._layout.columns_read,)
         self.partial_schema: pa.Schema | None = self._layout.partial_schema
         self.partial_keys: tuple[str, ...] = tuple(keys)
         self._table = KeyTable(key_fields)
@@ -174,8 +186,7 @@ class KeyedAggregate:
             columns = state.results()
         except BeyondRangeError as error:
             raise UserCodeError(
-                f"operator {self.name!r}, epoch {epoch}, {state.key_text(error.group)}: {error}; "
-                "use smaller windows or sum a float64, for example value * 1e0"
+                f"operator {self.name!r}, epoch {epoch}, {state.key_text(error.group)}: {error}"
             ) from error
         rows = len(columns[0])
         self.renew_table(state.table, rows)
@@ -183,9 +194,9 @@ class KeyedAggregate:
             return []
         epochs = pa.repeat(pa.scalar(epoch, pa.int64()), rows)
         batch = pa.record_batch([epochs, *columns], schema=self.output)
-        return [
-            batch.slice(first, _OUTPUT_ROWS_LIMIT) for first in range(0, rows, _OUTPUT_ROWS_LIMIT)
-        ]
+        if self._having is not None:
+            batch = batch.filter(self._having.holds(batch))
+        return _cut(batch)
 
 
 class AggregateCombiner:
@@ -264,6 +275,14 @@ class AggregateAccumulator:
     def _bound_held(self) -> None:
         if self._held_rows > _HELD_ROWS_LIMIT:
             self.groups()
+
+
+def _cut(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The rows in batches that are not too long, nor too large where they hold lists."""
+    rows = batch.num_rows
+    fitting = max(1, rows * _OUTPUT_BYTES // max(1, int(batch.nbytes)))
+    step = min(_OUTPUT_ROWS_LIMIT, fitting)
+    return [batch.slice(first, step) for first in range(0, rows, step)]
 
 
 def _pieces(

@@ -106,6 +106,8 @@ def _aggregate(settings: AggregateOperator, site: Site) -> BuiltOperator:
         settings.aggregate,
         window=site.window(settings),
         combined=site.combined,
+        having=settings.having,
+        time=site.epoch.column,
     )
 
 

@@ -16,7 +16,7 @@ from streammine.model.topology.keyed import (
 )
 from streammine.model.topology.parts import MOST_ENTRIES, Column, Columns
 from streammine.model.topology.problems import wrong_value
-from streammine.model.topology.stateless import OneInput
+from streammine.model.topology.stateless import Expression, OneInput
 
 
 class AggregateOperator(OneInput, KeyedFields, Windowed):
@@ -33,14 +33,22 @@ class AggregateOperator(OneInput, KeyedFields, Windowed):
         min_length=1,
         max_length=MOST_ENTRIES,
         description="Output columns and what they hold: count(), sum(c), mean(c), min(c), max(c), "
-        "variance(c), variance_population(c). The output has the column epoch, the key columns, "
-        "then these.",
-        examples=[{"count": "count()", "mean": "mean(value)"}],
+        "variance(c), stddev(c), both also as ..._population(c), median(c), quantile(c, 0.95), "
+        "count_distinct(c), first(c), last(c), arg_min(c, by), arg_max(c, by), collect(c). A condition "
+        "on the rows that count may follow: sum(c) where d > 3. The output has the column epoch, the "
+        "key columns, then these.",
+        examples=[{"count": "count()", "mean": "mean(value) where property = 1"}],
     )
     key: Columns = Field(
         default=(),
         description="Column or columns to group by. Default: one group of all rows.",
         examples=["word", ["house_id", "plug_id"]],
+    )
+    having: Expression | None = Field(
+        default=None,
+        description="Expression over the output columns; a row leaves where it is true. Default: all "
+        "rows leave.",
+        examples=["count > 10", "mean >= 0.5 and epoch > 0"],
     )
     combine: CombineField = None
 

@@ -53,8 +53,8 @@ class Part(Protocol):
         ...
 
 
-class NullCount:
-    """How many values were null; costs nothing while there are none."""
+class RowCount:
+    """How many rows there were."""
 
     partial_type = pa.int64()
 
@@ -69,15 +69,12 @@ class NullCount:
         self._count.resize(size)
 
     def add(self, ids: IntArray, column: pa.Array, size: int) -> None:
-        if column.null_count:
-            self._count.add(ids, size, ~validity_mask(column))
-        else:
-            self._count.resize(size)
+        self._count.add(ids, size)
 
     def add_partial(self, ids: IntArray, column: pa.Array, size: int) -> None:
         self._count.add_counts(ids, fixed_values(column), size)
 
-    def merge(self, other: NullCount, ids: IntArray) -> None:
+    def merge(self, other: RowCount, ids: IntArray) -> None:
         self._count.merge(other._count, ids)
 
     def encode(self) -> pa.Array:
@@ -85,6 +82,16 @@ class NullCount:
 
     def counts(self) -> IntArray:
         return self._count.finish()
+
+
+class NullCount(RowCount):
+    """How many values were null; costs nothing while there are none."""
+
+    def add(self, ids: IntArray, column: pa.Array, size: int) -> None:
+        if column.null_count:
+            self._count.add(ids, size, ~validity_mask(column))
+        else:
+            self._count.resize(size)
 
 
 class FloatSum:
