@@ -200,7 +200,8 @@ def _descending_codes(array: pa.Array) -> pa.Array:
     values = _ascending(array)
     order = canonical_order(pa.record_batch([values], ["value"]))
     codes = np.empty(len(array), np.int64)
-    codes[order] = -np.cumsum(_differences([values.take(pa.array(order))], len(array)))
+    numbers = np.cumsum(_differences([values.take(pa.array(order))], len(array)), dtype=np.int64)
+    codes[order] = -numbers
     if not array.null_count:
         return pa.array(codes)
     return pa.array(codes, mask=~array.is_valid().to_numpy(zero_copy_only=False))

@@ -73,7 +73,7 @@ class RankedRows(FirstRows):
         places = np.arange(len(arranged.rows), dtype=np.int64)
         starts = arranged.group_starts
         if self._method == "dense_rank":
-            distinct = np.cumsum(arranged.differs)
+            distinct = np.cumsum(arranged.differs, dtype=np.int64)
             return distinct - distinct[starts] + 1
         if self._method == "rank":
             places = np.maximum.accumulate(np.where(arranged.differs, places, 0))
