@@ -133,7 +133,9 @@ def _interval_join(join: Joining, site: Site) -> BuiltOperator:
 def _table_join(join: Joining, site: Site) -> BuiltOperator:
     left, table = site.inputs
     if join.as_of is not None:
-        times = TableTimes(site.event_time(join.as_of.right, 1), site.event_time(join.as_of.left, 0))
+        times = TableTimes(
+            site.event_time(join.as_of.right, 1), site.event_time(join.as_of.left, 0)
+        )
     elif site.epoch.column in table.names:
         times = TableTimes(site.event_time(None, 1))
     else:

@@ -175,7 +175,7 @@ def equal_pairs(
 
 
 def has_equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> BoolArray:
-    """Whether each left row (bool[n]) has a right one whose key columns are equal, as `equal_pairs` has it."""
+    """Whether each left row (bool[n]) has a right one whose key columns are equal, as in `equal_pairs`."""
     found = np.zeros(len(left[0]), dtype=np.bool_)
     probe, built, bits, heads, following = _table(left, right)
     _find(probe, _present(left), built, bits, heads, following, found)

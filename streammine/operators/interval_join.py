@@ -195,12 +195,12 @@ class IntervalJoin:
     def _joined(
         self, epoch: EpochClose, sides: Sequence[list[pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
-        left, right = (
-            self._arrived(port, batches, epoch) for port, batches in enumerate(sides)
-        )
+        left, right = (self._arrived(port, batches, epoch) for port, batches in enumerate(sides))
         number, columns = epoch.epoch, self._columns
-        yield from self._pairs(number, left, right) if self._kind.pairs else self._selected(
-            number, left, right
+        yield from (
+            self._pairs(number, left, right)
+            if self._kind.pairs
+            else self._selected(number, left, right)
         )
         if self._kind.left_alone:
             yield from columns.left_alone(number, left.keyless, np.arange(left.keyless.num_rows))
@@ -270,9 +270,7 @@ class IntervalJoin:
         side = self._kept[port]
         side.add(rows, times, groups, self._numbers.size, alone if side.notes_alone else None)
 
-    def _arrived(
-        self, port: int, batches: list[pa.RecordBatch], epoch: EpochClose
-    ) -> _Arrived:
+    def _arrived(self, port: int, batches: list[pa.RecordBatch], epoch: EpochClose) -> _Arrived:
         """The rows of an epoch that can be used; the others are set aside."""
         schema = self._schemas[port]
         batch = whole([batch.select(schema.names) for batch in batches], schema)
@@ -280,12 +278,16 @@ class IntervalJoin:
         column = self._times[port].column
         if len(timed) < batch.num_rows:
             untimed = np.setdiff1d(np.arange(batch.num_rows), timed, assume_unique=True)
-            self._unusable.add(batch, untimed, f"its event time, column {column!r}, is missing or out of range")
+            self._unusable.add(
+                batch, untimed, f"its event time, column {column!r}, is missing or out of range"
+            )
         start, _ = epoch.definition.window(epoch.epoch)
         late = times < start
         if late.any():
             self._unusable.add(
-                batch, timed[late], f"late: its event time, column {column!r}, lies before its epoch"
+                batch,
+                timed[late],
+                f"late: its event time, column {column!r}, lies before its epoch",
             )
             times, timed = times[~late], timed[~late]
         if len(timed) < batch.num_rows:

@@ -86,18 +86,14 @@ class JoinedColumns:
         columns += _taken(right, self._right_columns, pa.array(right_rows))
         return self._batch(epoch, columns, len(taken))
 
-    def left_alone(
-        self, epoch: int, left: Side, rows: Rows
-    ) -> Iterator[pa.RecordBatch]:
+    def left_alone(self, epoch: int, left: Side, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Left rows without the right side's columns, in bounded batches."""
         for taken in _portions(rows):
             columns = _taken(left, (*self._keys[0], *self._left_columns), taken)
             columns += [pa.nulls(len(taken), field.type) for field in self._right_fields]
             yield self._batch(epoch, columns, len(taken))
 
-    def right_alone(
-        self, epoch: int, right: Side, rows: Rows
-    ) -> Iterator[pa.RecordBatch]:
+    def right_alone(self, epoch: int, right: Side, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Right rows without the left side's columns, in bounded batches."""
         for taken in _portions(rows):
             columns = _taken(right, self._keys[1], taken)

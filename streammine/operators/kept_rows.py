@@ -313,7 +313,9 @@ class KeptRows:
             array[: end - first] = array[first:end]
         self._older[: end - first] = np.maximum(self._older[first:end] - np.int32(first), 0)
         self._heads = np.maximum(self._heads - np.int32(first), 0)
-        self._lots = [_Lot(lot.end - first, lot.earliest, lot.latest, lot.met) for lot in self._lots]
+        self._lots = [
+            _Lot(lot.end - first, lot.earliest, lot.latest, lot.met) for lot in self._lots
+        ]
         self._first, self._end = 0, end - first
 
 

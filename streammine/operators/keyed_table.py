@@ -59,9 +59,7 @@ class KeyedTable:
         found[known] = self._places[keys[known]]
         return found
 
-    def change(
-        self, batch: pa.RecordBatch, keys: IntArray, removes: npt.NDArray[np.bool_]
-    ) -> None:
+    def change(self, batch: pa.RecordBatch, keys: IntArray, removes: npt.NDArray[np.bool_]) -> None:
         """Put rows of different keys in the places of those before; `removes` (bool[n]): take the key out
         instead. `keys`: their numbers."""
         self._make_places()
@@ -80,7 +78,9 @@ class KeyedTable:
         if max(self._end, self.numbers.size) > 2 * self._count + _FEW_ROWS:
             self._clear_away()
 
-    def freeze(self, full: bool, header: dict[str, object], others: Sequence[pa.RecordBatch]) -> Handover:
+    def freeze(
+        self, full: bool, header: dict[str, object], others: Sequence[pa.RecordBatch]
+    ) -> Handover:
         """See contracts.KeepsState: rows that are new, and keys that are gone, since the last freeze.
         `header` and `others`, rows of any schema, go first."""
         until = self._frozen_until

@@ -19,6 +19,7 @@ from streammine.model.contracts import (
     IntArray,
     Traits,
 )
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import TopologyError
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators.event_time import EventTime
@@ -111,6 +112,9 @@ class TableJoin:
         self.output_order: tuple[str, ...] = tuple(self.output.names)
         self._table = KeyedTable(schemas[1], on[1])
         self._waiting: pa.RecordBatch = whole([], schemas[1])
+        self._waiting_times: IntArray = np.empty(0, np.int64)
+        self._new_waiting: list[pa.RecordBatch] = []
+        self._watermark = BEGINNING
         self._unusable = UnusableRows()
 
     def prepare(self) -> None:
@@ -133,9 +137,7 @@ class TableJoin:
         assert isinstance(table_side, JoinSide)
         left, left_times = self._left(whole(left_side.batches, self._schemas[0]), epoch)
         changes = self._changes(whole(table_side.batches, self._schemas[1]), epoch)
-        keys = self._table.numbers.known(
-            [left.column(key) for key in self.keys[0]], left.num_rows
-        )
+        keys = self._table.numbers.known([left.column(key) for key in self.keys[0]], left.num_rows)
         versions = np.full(left.num_rows, -1, np.int64)
         if left_times is not None:
             versions = _versions(changes, keys, left_times)
@@ -166,16 +168,20 @@ class TableJoin:
         return self._unusable.take()
 
     def freeze(self, full: bool) -> Handover:
-        """See contracts.KeepsState: what changed in the table, and all rows that wait for their time."""
-        return self._table.freeze(full, {}, [self._waiting])
+        """See contracts.KeepsState: what changed in the table, the rows that have begun to wait for their
+        time, and the watermark, which tells those that do so no more."""
+        full = full or self._table.freezes_fully
+        waiting = [self._waiting] if full else self._new_waiting
+        self._new_waiting = []
+        return self._table.freeze(full, {"watermark": self._watermark}, waiting)
 
     def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
         """See contracts.KeepsState."""
         check_version(self.name, version, self.state_version)
-        next(pieces)
+        first, _ = decode_piece(next(pieces))
+        waiting = [] if full else [self._waiting]
         if full:
             self._table.forget()
-        waiting = []
         for piece in pieces:
             header, batches = decode_piece(piece)
             for batch in batches:
@@ -183,7 +189,8 @@ class TableJoin:
                     waiting.append(batch)
                 else:
                     self._table.restore(header["part"], batch)
-        self._waiting = whole(waiting, self._schemas[1])
+        self._watermark = first["watermark"]
+        self._wait(whole(waiting, self._schemas[1]))
 
     def _joined(
         self, epoch: int, left: pa.RecordBatch, partners: Sequence[tuple[Side, IntArray]]
@@ -232,12 +239,8 @@ class TableJoin:
             batch, times = self._timed(batch, clock)
         if self._times.left is not None:
             assert clock is not None, "who looks at the times of one side does so at the other's"
-            if self._waiting.num_rows:
-                batch = whole([self._waiting, batch], self._schemas[1])
-                times, _ = clock.of(batch)
-            due = times < epoch.watermark
-            self._waiting = batch.filter(pa.array(~due))
-            batch, times = batch.filter(pa.array(due)), times[due]
+            batch = self._due(batch, times, epoch.watermark)
+            times, _ = clock.of(batch)
         columns = [batch.column(key) for key in self.keys[1]]
         keys = self._table.numbers.of(columns, batch.num_rows)
         order = _version_order(batch, keys, times)
@@ -247,6 +250,29 @@ class TableJoin:
             flags = pc.fill_null(batch.column(self._delete), False)
             removes = flags.to_numpy(zero_copy_only=False)
         return _Changes(batch, keys[order], times[order], removes)
+
+    def _due(self, batch: pa.RecordBatch, times: IntArray, watermark: int) -> pa.RecordBatch:
+        """Rows whose time is before the watermark, of those that come now and those that waited."""
+        self._watermark = watermark
+        until = int(self._waiting_times.searchsorted(watermark))
+        waited = self._waiting.slice(0, until)
+        self._waiting, self._waiting_times = self._waiting.slice(until), self._waiting_times[until:]
+        early = times >= watermark
+        if early.any():
+            begins = batch.filter(pa.array(early))
+            if not self._table.freezes_fully:
+                self._new_waiting.append(begins)
+            self._wait(whole([self._waiting, begins], self._schemas[1]))
+            batch = batch.filter(pa.array(~early))
+        return whole([waited, batch], self._schemas[1]) if until else batch
+
+    def _wait(self, rows: pa.RecordBatch) -> None:
+        """Have the rows wait, as far as they are not due, by time."""
+        clock = self._times.table
+        times = np.zeros(rows.num_rows, np.int64) if clock is None else clock.of(rows)[0]
+        order = np.argsort(times, kind="stable")
+        order = order[int(times[order].searchsorted(self._watermark)) :]
+        self._waiting, self._waiting_times = rows.take(pa.array(order)), times[order]
 
     def _timed(self, batch: pa.RecordBatch, clock: EventTime) -> tuple[pa.RecordBatch, IntArray]:
         times, timed = clock.of(batch)
@@ -268,9 +294,7 @@ class TableJoin:
         if delete is None:
             return
         if delete not in schema.names:
-            raise TopologyError(
-                f"operator {self.name!r}: delete: {unknown_column(delete, schema)}"
-            )
+            raise TopologyError(f"operator {self.name!r}: delete: {unknown_column(delete, schema)}")
         if delete in self.keys[1]:
             raise TopologyError(f"operator {self.name!r}: delete: {delete!r} is a key column")
         kind = schema.field(delete).type

@@ -18,7 +18,9 @@ class UnusableRows:
     def __init__(self) -> None:
         self._letters = DeadLetters()
 
-    def add(self, batch: pa.RecordBatch, rows: np.ndarray[tuple[int], np.dtype[np.int64]], reason: str) -> None:
+    def add(
+        self, batch: pa.RecordBatch, rows: np.ndarray[tuple[int], np.dtype[np.int64]], reason: str
+    ) -> None:
         """Set the rows with these numbers aside."""
         if not len(rows):
             return

@@ -123,9 +123,7 @@ def with_table(
     output: Output = {}
     dead = 0
     for epoch, (lefts, changes) in epochs.items():
-        usable = [
-            row for row in changes if row[0] is not None and not (timed and row[1] is None)
-        ]
+        usable = [row for row in changes if row[0] is not None and not (timed and row[1] is None)]
         dead += len(changes) - len(usable)
         end = (epoch + 1) * seconds
         due = [row for row in waiting + usable if not as_of or row[1] < end]

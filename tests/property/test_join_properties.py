@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammine.model.topology.join_kinds import JoinKind
@@ -27,9 +27,7 @@ KEY_VALUES: dict[str, list[Any]] = {
     "string": [None, "", "a", "a key of more than eight bytes"],
     "float64": [None, 0.0, -0.0, float("nan"), 1.5],
 }
-many = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=False
-)
+many = settings(max_examples=200, deadline=None)
 
 Row = tuple[Any, ...]
 Sides = tuple[list[Row], list[Row]]

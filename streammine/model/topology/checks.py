@@ -272,7 +272,7 @@ def _epoch_column(topology: Topology) -> Problems:
     path = ("epoch", "column")
     for name, source in topology.sources.items():
         schema = source.arrow_schema if isinstance(source, FilesSource) else None
-        if schema is None:
+        if schema is None or (isinstance(source, FilesSource) and source.static):
             continue
         missing = list(_column(path, epoch.column, schema, f"source '{name}'"))
         yield from missing

@@ -178,7 +178,9 @@ class Joining(Part):
         if self.table is None:
             for field in ("as_of", "delete"):
                 if getattr(self, field) is not None:
-                    raise wrong_value(f"{field} is for tables; write table: {self.right}, or take it out")
+                    raise wrong_value(
+                        f"{field} is for tables; write table: {self.right}, or take it out"
+                    )
             if self.when is not None:
                 _ = self.distance
             return self
@@ -249,7 +251,9 @@ class JoinOperator(OperatorBase, KeyedFields, Windowed):
                 "near each other"
             )
         if self.join.table is not None:
-            raise wrong_value("a table has no window: its rows hold until others replace them; take window out")
+            raise wrong_value(
+                "a table has no window: its rows hold until others replace them; take window out"
+            )
         return self
 
     @property

@@ -47,9 +47,18 @@ class TimeBetween:
                 f"must be like '{_EXAMPLE}': the time column of one input between two bounds around that "
                 f"of the other, not {shown(value)}"
             )
-        one, column, low_input, low_column, low_sign, low, high_input, high_column, high_sign, high = (
-            found.groups()
-        )
+        (
+            one,
+            column,
+            low_input,
+            low_column,
+            low_sign,
+            low,
+            high_input,
+            high_column,
+            high_sign,
+            high,
+        ) = found.groups()
         if (low_input, low_column) != (high_input, high_column):
             raise wrong_value(
                 f"both bounds lie around one column; these are {low_input}.{low_column} and "
@@ -95,9 +104,7 @@ def time_distance(between: TimeBetween, left: str, right: str) -> TimeDistance:
             f"the inputs are {left} (left) and {right} (right); name each of them once"
         )
     if named[0] == "left":
-        return TimeDistance(
-            between.column, between.other_column, between.lowest, between.highest
-        )
+        return TimeDistance(between.column, between.other_column, between.lowest, between.highest)
     return TimeDistance(between.other_column, between.column, -between.highest, -between.lowest)
 
 
