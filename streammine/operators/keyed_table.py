@@ -78,6 +78,11 @@ class KeyedTable:
         if max(self._end, self.numbers.size) > 2 * self._count + _FEW_ROWS:
             self._clear_away()
 
+    @property
+    def freezes_fully(self) -> bool:
+        """The next freeze gives everything, whatever is asked for."""
+        return self._frozen_until is None
+
     def freeze(
         self, full: bool, header: dict[str, object], others: Sequence[pa.RecordBatch]
     ) -> Handover:
@@ -87,12 +92,9 @@ class KeyedTable:
         full = full or until is None
         start = 0 if full or until is None else until
         removed = [] if full else [self._still_gone(*each) for each in self._removed]
-        live = self._live(start)
-        rows = self._rows.table.slice(start)
-        if not live.all():
-            rows = rows.filter(pa.array(live))
+        rows, live = self._rows.table.slice(start), self._live(start)
         self._frozen_until, self._removed = self._end, []
-        return Handover(full, _pieces(header, others, removed, rows.to_batches()))
+        return Handover(full, _pieces(header, others, removed, rows, live))
 
     def forget(self) -> None:
         """Be empty."""
@@ -145,8 +147,11 @@ def _pieces(
     header: dict[str, object],
     others: Sequence[pa.RecordBatch],
     removed: Sequence[pa.RecordBatch],
-    rows: Sequence[pa.RecordBatch],
+    rows: pa.Table,
+    live: npt.NDArray[np.bool_],
 ) -> Iterator[pa.Buffer]:
     yield encode_piece(header)
-    for part, batches in (("others", others), ("removed", removed), ("rows", rows)):
-        yield from row_pieces({"part": part}, batches)
+    yield from row_pieces({"part": "others"}, others)
+    yield from row_pieces({"part": "removed"}, removed)
+    kept = rows if live.all() else rows.filter(pa.array(live))
+    yield from row_pieces({"part": "rows"}, kept.to_batches())
