@@ -47,9 +47,8 @@ def chosen_among(job: CompiledJob, slice_id: SliceId) -> tuple[int, ...]:
     rows of it aside: dead letters don't depend on what is chosen."""
     edges = [each for each in job.graph.edges if each.source == slice_id.vertex and not each.dead]
     behind = {name for edge in edges for name in (*edge.stages, edge.target)}
-    sets_aside = any(
-        each.sets_aside for name, each in job.topology.operators.items() if name in behind
-    )
+    settings = [each for name, each in job.topology.operators.items() if name in behind]
+    sets_aside = any(each.sets_aside for each in settings)
     if sets_aside or not all(each.either for each in edges):
         return ()
     outputs = job.graph.outputs[slice_id]

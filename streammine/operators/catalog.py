@@ -18,6 +18,7 @@ from streammine.model.topology import (
     EnrichOperator,
     FilterOperator,
     FlatMapOperator,
+    Joining,
     JoinOperator,
     MapOperator,
     Operator,
@@ -39,10 +40,12 @@ from streammine.operators.changes import ChangedRows
 from streammine.operators.deduplicate import DistinctRows
 from streammine.operators.deduplicate_within import DistinctWithin
 from streammine.operators.flat_map import WordSplit
+from streammine.operators.interval_join import IntervalJoin
 from streammine.operators.join import EquiJoin
 from streammine.operators.loading import Loader, load_user_code
 from streammine.operators.rows import declared_schema
 from streammine.operators.site import Site
+from streammine.operators.table_join import TableJoin, TableTimes
 from streammine.operators.top import RankedRows
 from streammine.operators.user import adapted
 
@@ -112,12 +115,17 @@ def _aggregate(settings: AggregateOperator, site: Site) -> BuiltOperator:
 
 
 def _join(settings: JoinOperator, site: Site) -> BuiltOperator:
+    if settings.join.when is not None:
+        return _interval_join(settings.join, site)
+    if settings.join.table is not None:
+        return _table_join(settings.join, site)
     left, right = site.inputs
     return EquiJoin(
         site.name,
         left,
         right,
-        (settings.join.on.left, settings.join.on.right),
+        settings.join.keys,
+        kind=settings.join.kind,
         suffix=settings.join.suffix,
         window=site.window(settings),
         ordered=site.ordered,
@@ -226,6 +234,44 @@ def _changes(settings: ChangesOperator, site: Site) -> BuiltOperator:
         gone=wanted.gone,
         forget_windows=forget_windows,
         window=window,
+    )
+
+
+def _interval_join(join: Joining, site: Site) -> BuiltOperator:
+    distance = join.distance
+    left, right = site.inputs
+    return IntervalJoin(
+        site.name,
+        (left, right),
+        join.keys,
+        (site.event_time(distance.left_column, 0), site.event_time(distance.right_column, 1)),
+        (distance.lowest, distance.highest),
+        site.epoch,
+        kind=join.kind,
+        suffix=join.suffix,
+        ordered=site.ordered,
+    )
+
+
+def _table_join(join: Joining, site: Site) -> BuiltOperator:
+    left, table = site.inputs
+    if join.as_of is not None:
+        times = TableTimes(
+            site.event_time(join.as_of.right, 1), site.event_time(join.as_of.left, 0)
+        )
+    elif site.epoch.column in table.names:
+        times = TableTimes(site.event_time(None, 1))
+    else:
+        times = TableTimes()
+    return TableJoin(
+        site.name,
+        (left, table),
+        join.keys,
+        times,
+        kind=join.kind,
+        suffix=join.suffix,
+        delete=join.delete,
+        ordered=site.ordered,
     )
 
 

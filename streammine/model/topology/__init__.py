@@ -17,6 +17,7 @@ from streammine.model.topology.graph import (
     topological_order,
     topology_graph,
 )
+from streammine.model.topology.join_kinds import JoinKind
 from streammine.model.topology.joining import JoinColumns, Joining, JoinOperator
 from streammine.model.topology.keyed import EPOCH_COLUMN, KeyedFields, Timed, Windowed
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, OperatorLoop
@@ -92,6 +93,7 @@ __all__ = [
     "HashPartition",
     "InvalidTopologyError",
     "JoinColumns",
+    "JoinKind",
     "JoinOperator",
     "Joining",
     "KeyRangePartition",

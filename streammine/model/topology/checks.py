@@ -16,6 +16,7 @@ from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.either import either_problems
 from streammine.model.topology.graph import topology_graph
+from streammine.model.topology.joining import JoinOperator
 from streammine.model.topology.keyed import KeyedFields, Windowed
 from streammine.model.topology.loop_checks import loop_problems
 from streammine.model.topology.merging import SplitOperator
@@ -130,6 +131,22 @@ def _windows(topology: Topology) -> Problems:
             wrong = whole_epochs(operator.window, topology.epoch)
             if isinstance(wrong, str):
                 yield Problem(("operators", name, "window"), wrong)
+
+
+def _join_times(topology: Topology) -> Problems:
+    if topology.epoch.time is not None:
+        return
+    for name, operator in topology.operators.items():
+        if not isinstance(operator, JoinOperator):
+            continue
+        for field in ("when", "as_of"):
+            if getattr(operator.join, field) is not None:
+                yield Problem(
+                    ("operators", name, "join", field),
+                    f"{field} looks at event time, which epochs of rows do not have; write epoch: "
+                    "{time: 60s, column: ts}",
+                    at_key=True,
+                )
 
 
 def _redundancies(topology: Topology) -> Problems:
@@ -278,7 +295,7 @@ def _epoch_column(topology: Topology) -> Problems:
     path = ("epoch", "column")
     for name, source in topology.sources.items():
         schema = source.arrow_schema if isinstance(source, FilesSource) else None
-        if schema is None:
+        if schema is None or (isinstance(source, FilesSource) and source.static):
             continue
         missing = list(_column(path, epoch.column, schema, f"source '{name}'"))
         yield from missing
@@ -358,6 +375,7 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     loop_problems,
     either_problems,
     _windows,
+    _join_times,
     _partitions,
     _redundancies,
     _code,

@@ -38,6 +38,11 @@ class OperatorBase(Part):
     """How a stateless operator's inputs are read: its one input, one of them, or all of them."""
 
     @property
+    def sets_aside(self) -> bool:
+        """Whether rows that it can't use go to the dead letters."""
+        return False
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the inputs: port i reads the i-th."""
         raise NotImplementedError
@@ -46,11 +51,6 @@ class OperatorBase(Part):
         """Where a topology names the input of a port, from the operator's own place on."""
         assert port == 0, port
         return ("input",)
-
-    @property
-    def sets_aside(self) -> bool:
-        """Whether rows can turn out unusable here and go to the dead letters."""
-        return False
 
     @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:
