@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def stream_order(job: CompiledJob, name: str) -> tuple[pa.Field, ...]:
     """The columns that order the rows of a source or an operator, most significant first."""
-    settings = job.operators.get(name)
-    if settings is None or not settings.stateless:
+    if any(vertex.name == name for vertex in job.graph.vertices):
         return _vertex_order(job, name)
+    settings = job.operators[name]
     first, *_ = settings.input_names
     if isinstance(settings, UnionOperator):
         return union_order(job, name, first).fields

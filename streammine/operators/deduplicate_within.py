@@ -207,7 +207,7 @@ class DistinctWithin:
         numbers = self._bursts.all()
         over = numbers[self._starts(numbers) <= over_before]
         # a burst that goes on here has another last row
-        gone_on = found.numbers[~found.begins]
+        gone_on = found.numbers[~found.begun]
         left = self._bursts.rows(np.setdiff1d(over, gone_on), self._timed.names[:-1])
         self._bursts.drop(over)
         last = found.last_of_bursts()
