@@ -86,6 +86,7 @@ def evaluated(text: str) -> list[Any]:
         ("regexp_extract(s, '(.)b', 1)", ["a", " ", None]),
         ("regexp_extract(s, 'c.')", ["ca", None, None]),
         ("regexp_like(s, '^É')", [False, True, None]),
+        ("s ~ '^a' or s !~* 'A'", [True, False, None]),
         ("split_part(s, 'b', 2)", ["ca", "", None]),
         ("concat(s, '-', i)", ["abcab-5", "Éa b--7", "-"]),
         ("trim(both 'a' from s)", ["bcab", "Éa b", None]),
