@@ -10,7 +10,9 @@ import pytest
 
 from streammine import Topology, TopologyError
 from streammine.model.document import parse_topology
+from streammine.simulation.workload import Workload
 from streammine.testing import assert_deterministic, simulate
+from tests.simulation.seeds import Seeds
 
 DOCUMENT = """\
 name: loads
@@ -78,6 +80,14 @@ def test_every_seed_gives_the_same_lists_in_every_format() -> None:
         assert row["middle"] == pytest.approx(median(values), rel=1e-15)
         assert row["different"] == len(set(values))
         assert row["first"] == min((one["ts"], one["value"]) for one in window)[1]
+
+
+def test_whatever_happens_to_the_cluster_the_lists_are_the_same() -> None:
+    workload = Workload(parse_topology(DOCUMENT, "t.yaml"), {"readings": readings()})
+    seeds = Seeds(workload)
+    trials = seeds.run("all", range(6))
+    assert sum(sum(trial.faults.values()) for trial in trials) > 0
+    assert sum(trial.checkpoints for trial in trials) > 0
 
 
 def test_a_list_in_a_csv_sink_is_refused_before_anything_starts() -> None:

@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import pyarrow as pa
 import pytest
 
 from streammine.model.contracts import EpochClose
+from streammine.model.document import parse_topology
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError, UserCodeError
-from streammine.model.topology.aggregates import AggregateCall
+from streammine.model.topology import AggregateOperator
+from streammine.model.topology.aggregates import AGGREGATE_FUNCTIONS, AggregateCall
 from streammine.operators.aggregate import KeyedAggregate
 from streammine.operators.kernels.word_bag import WordBag
 from streammine.operators.windows import TumblingWindow
@@ -257,3 +260,20 @@ def test_what_can_not_be_computed_is_refused(
     )
     with pytest.raises(TopologyError, match=message):
         operator_of(schema, texts, **settings)
+
+
+def test_the_documented_example_is_right_and_every_function_is_described() -> None:
+    text = (Path(__file__).parents[2] / "docs/operators/aggregate.md").read_text()
+    assert [name for name in AGGREGATE_FUNCTIONS if f"`{name}(" not in text] == []
+    example = text.partition("```yaml\n")[2].partition("```")[0]
+    topology = parse_topology(
+        "epoch: {time: 60s, column: ts}\nsources: {readings: {files: a.parquet}}\n"
+        f"{example}sinks: {{out: {{input: loads, format: console}}}}\n",
+        "t.yaml",
+    )
+    loads = topology.operators["loads"]
+    assert isinstance(loads, AggregateOperator)
+    assert str(loads.aggregate["p95"]) == "quantile(value, 0.95) where property = 1"
+    schema = pa.schema([(name, pa.int64()) for name in ("ts", "house_id", "plug_id", "property")])
+    schema = schema.append(pa.field("value", pa.float64()))
+    KeyedAggregate("loads", schema, loads.key, loads.aggregate, having=loads.having, time="ts")

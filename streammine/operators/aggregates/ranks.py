@@ -73,7 +73,7 @@ def _part(parts: Parts, values: PartKey) -> ValuesPart:
 
 
 def _distinct(values: PartKey, floating: bool, parts: Parts, rows: IntArray) -> pa.Array:
-    (offsets, words, _), _ = _part(parts, values).ordered()
+    offsets, words, _ = _part(parts, values).entries()
     different = np.diff(offsets)
     if floating:
         # -0.0 and 0.0 are neighbours, and one value

@@ -90,6 +90,10 @@ class ValuesPart:
             pa.array(entries.offsets), pairs, type=self.partial_type
         )
 
+    def entries(self) -> Entries:
+        """What there is; words of numbers, dates and times in order, those of other types in none."""
+        return self._bag.entries()
+
     def ordered(self) -> tuple[Entries, ValuesOf]:
         """What there is, words in the canonical order of their values, and what these are."""
         entries = self._bag.entries()
