@@ -32,8 +32,9 @@ class JoinedColumns:
     """The columns of a join's output, `schema`, and how they are taken from its inputs.
 
     They are ``epoch``, the key columns under their left names, the left input's other columns and the
-    right one's, those of taken names with the suffix. A row without a partner has its own key and nulls
-    in the other side's columns. Semi and anti joins have ``epoch`` and the left columns alone.
+    right one's, those of taken names with the suffix. A column ``epoch`` of an input gives way to that of
+    the output: it said in which epoch the row left where it was made. A row without a partner has its own key
+    and nulls in the other side's columns. Semi and anti joins have ``epoch`` and the left columns alone.
     """
 
     def __init__(
@@ -58,14 +59,14 @@ class JoinedColumns:
             # the key of a right row that is alone
             absent = kind.right_alone and right_keys[key].nullable
             fields.append(field.with_nullable(field.nullable or absent))
-        self._left_columns = [name for name in left.names if name not in keys[0]]
+        self._left_columns = [name for name in left.names if name not in (*keys[0], EPOCH_COLUMN)]
         for name in self._left_columns:
             field = left.field(name)
             fields.append(field.with_nullable(field.nullable or kind.right_alone))
         taken = {field.name for field in fields}
         self._right_columns: list[str] = []
         for field in right if kind.pairs else ():
-            if field.name in keys[1] or field.name in hidden:
+            if field.name in (*keys[1], *hidden, EPOCH_COLUMN):
                 continue
             self._right_columns.append(field.name)
             name = field.name + suffix if field.name in taken else field.name
@@ -73,7 +74,7 @@ class JoinedColumns:
             fields.append(field.with_name(name).with_nullable(nullable))
         self._check_output([field.name for field in fields], suffix)
         self.schema = pa.schema(fields)
-        first_right = 1 + len(left.names)
+        first_right = 1 + len(keys[0]) + len(self._left_columns)
         self._left_fields = fields[1 + len(keys[0]) : first_right]
         self._right_fields = fields[first_right:]
 
@@ -130,7 +131,7 @@ class JoinedColumns:
         if double:
             raise TopologyError(
                 f"operator {self._operator!r}: the join's output would have two columns {double[0]!r} "
-                f"(every join adds {EPOCH_COLUMN!r}, and clashing right columns get {suffix!r}); "
+                f"(right columns of names that are taken get {suffix!r}); "
                 "rename one with a map before, or choose another suffix"
             )
 

@@ -187,12 +187,20 @@ def test_a_join_that_explodes_leaves_in_bounded_batches() -> None:
         assert pairs.group_by(["n", "n_right"]).aggregate([]).num_rows == 360_000
 
 
+def test_columns_named_epoch_of_the_inputs_give_way_to_that_of_the_output() -> None:
+    #  what two aggregates gave
+    left = pa.record_batch({"epoch": pa.array([3]), "id": pa.array([1]), "sum": pa.array([5])})
+    right = pa.record_batch({"epoch": pa.array([4]), "id": pa.array([1]), "mean": pa.array([0.5])})
+    operator = EquiJoin("both", left.schema, right.schema, (["id"], ["id"]))
+    assert operator.output.names == ["epoch", "id", "sum", "mean"]
+    assert joined(operator, 7, [left], [right]) == [(7, 1, 5, 0.5)]
+
+
 @pytest.mark.parametrize(
     ("left", "right", "message"),
     [
         ({"ix": "int64"}, {"id": "int64"}, "left key: unknown column 'id'"),
         ({"id": "int64"}, {"id": "int32"}, "make them one type"),
-        ({"id": "int64", "epoch": "int64"}, {"id": "int64"}, "two columns 'epoch'"),
         (
             {"id": "int64", "n": "int64", "n_right": "int64"},
             {"id": "int64", "n": "int64"},
