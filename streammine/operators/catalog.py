@@ -22,6 +22,7 @@ from streammine.model.topology import (
     JoinOperator,
     MapOperator,
     Operator,
+    PatternOperator,
     RankOperator,
     SplitOperator,
     SplitOutput,
@@ -43,6 +44,7 @@ from streammine.operators.flat_map import WordSplit
 from streammine.operators.interval_join import IntervalJoin
 from streammine.operators.join import EquiJoin
 from streammine.operators.loading import Loader, load_user_code
+from streammine.operators.pattern import PatternMatch
 from streammine.operators.rows import declared_schema
 from streammine.operators.site import Site
 from streammine.operators.table_join import TableJoin, TableTimes
@@ -275,6 +277,17 @@ def _table_join(join: Joining, site: Site) -> BuiltOperator:
     )
 
 
+def _pattern(settings: PatternOperator, site: Site) -> BuiltOperator:
+    return PatternMatch(
+        site.name,
+        site.input,
+        settings.key,
+        settings.pattern,
+        site.event_time(settings.time),
+        site.epoch,
+    )
+
+
 _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     MapOperator: _map,
     FilterOperator: _filter,
@@ -291,6 +304,7 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     RankOperator: _rank,
     DeduplicateOperator: _deduplicate,
     ChangesOperator: _changes,
+    PatternOperator: _pattern,
     UserOperator: _user,
 }
 

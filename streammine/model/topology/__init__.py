@@ -33,6 +33,7 @@ from streammine.model.topology.partitions import (
     UserPartition,
 )
 from streammine.model.topology.parts import BY_VALUE_PREFIX
+from streammine.model.topology.patterning import Pattern, PatternOperator
 from streammine.model.topology.problems import InvalidTopologyError, Problem
 from streammine.model.topology.ranking import Ranking, RankOperator, TopOperator, Topping
 from streammine.model.topology.recovery import Recovery, Weights
@@ -106,6 +107,8 @@ __all__ = [
     "OperatorLoop",
     "OrderTerm",
     "Partition",
+    "Pattern",
+    "PatternOperator",
     "Preparation",
     "Problem",
     "RankOperator",

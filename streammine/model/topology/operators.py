@@ -14,6 +14,7 @@ from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.joining import JoinOperator
 from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
+from streammine.model.topology.patterning import PatternOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
 from streammine.model.topology.ranking import RankOperator, TopOperator
 from streammine.model.topology.shaping import EnrichOperator, UnnestOperator
@@ -39,6 +40,7 @@ OPERATOR_KINDS = (
     "rank",
     "deduplicate",
     "changes",
+    "pattern",
     "operator",
 )
 
@@ -91,6 +93,7 @@ Operator = Annotated[
     | Annotated[RankOperator, Tag(TAG_MARK + "rank")]
     | Annotated[DeduplicateOperator, Tag(TAG_MARK + "deduplicate")]
     | Annotated[ChangesOperator, Tag(TAG_MARK + "changes")]
+    | Annotated[PatternOperator, Tag(TAG_MARK + "pattern")]
     | Annotated[UserOperator, Tag(TAG_MARK + "operator")],
     Discriminator(_operator_tag),
     BeforeValidator(_one_kind_of_operator),

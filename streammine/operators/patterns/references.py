@@ -1,0 +1,231 @@
+"""Expressions over the events of a match.
+
+``start.value`` is a column of batches with one row per combination, and so is ``max(rise.value)``. So an
+expression over events becomes one over columns, which are named as the references are written, and what
+expressions can do, what their types are and what is wrong with them is the business of `Expression`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+import pyarrow as pa
+
+from streammine.model.errors import TopologyError
+from streammine.model.suggestions import did_you_mean, listed
+from streammine.model.topology.aggregates import AggregateCall
+from streammine.model.topology.pattern_parts import AbsentEvent, PatternEvent
+from streammine.operators.aggregates.functions import aggregate
+from streammine.operators.expressions import KEYWORDS, Expression, unknown_column
+
+PREVIOUS = "previous"
+_ENDS = ("first", "last")
+AGGREGATES = ("count", "sum", "mean", "min", "max", "variance", "variance_population")
+_OTHER_NAMES = {"avg": "mean", "prev": PREVIOUS}
+CLOSURE_FUNCTIONS = (*_ENDS, PREVIOUS, *AGGREGATES)
+
+_NAME = r'(?:[^\W\d]\w*|"(?:[^"]|"")*")'
+_TOKEN = re.compile(
+    rf"""(?P<space>\s+)
+    |(?P<text>'(?:[^']|'')*')
+    |(?P<call>(?P<function>[^\W\d]\w*)\s*\(\s*(?P<of>[^\W\d]\w*)(?:\s*\.\s*(?P<of_column>{_NAME}))?\s*\))
+    |(?P<value>(?P<event>[^\W\d]\w*)\s*\.\s*(?P<column>{_NAME}))
+    |(?P<quoted>"(?:[^"]|"")*")
+    |(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
+    |(?P<word>[^\W\d]\w*)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A value of an event: of a column of `event` itself, or what `function` gives for a closure."""
+
+    event: str
+    column: str | None
+    function: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called among the columns of combinations."""
+        place = self.event if self.column is None else f"{self.event}.{self.column}"
+        return place if self.function is None else f"{self.function}({place})"
+
+    @property
+    def is_aggregate(self) -> bool:
+        """Whether it belongs to a closure as a whole."""
+        return self.function is not None and self.function != PREVIOUS
+
+
+class Scope(NamedTuple):
+    """What expressions of an operator may name. `events` by name; `schema` is that of the input."""
+
+    operator: str
+    events: Mapping[str, PatternEvent | AbsentEvent]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class EventExpression:
+    """A checked expression over events. `references` by their columns' names."""
+
+    text: str
+    expression: Expression
+    references: Mapping[str, Reference]
+
+
+def event_expression(scope: Scope, text: str, own: str | None = None) -> EventExpression:
+    """Check an expression. `own`: the event to which columns belong that name none.
+
+    Raises TopologyError that names the operator, the expression and what would be right.
+    """
+    parsed = _Parsing(scope, text, own)
+    schema = pa.schema(
+        [pa.field(name, reference_type(scope, each)) for name, each in parsed.references.items()]
+    )
+    return EventExpression(text, Expression(scope.operator, parsed.sql, schema), parsed.references)
+
+
+def named_events(scope: Scope, text: str, own: str | None = None) -> frozenset[str]:
+    """The events that an expression refers to."""
+    return frozenset(each.event for each in _Parsing(scope, text, own).references.values())
+
+
+def reference_type(scope: Scope, reference: Reference) -> pa.DataType:
+    """The type of the values of a reference. Raises TopologyError."""
+    if reference.function in AGGREGATES:
+        call = AggregateCall(reference.function, reference.column)  # type: ignore[arg-type]
+        return aggregate(scope.operator, reference.name, call, scope.schema).type
+    assert reference.column is not None, reference
+    return scope.schema.field(reference.column).type
+
+
+def conjuncts(text: str) -> list[str]:
+    """The parts of a condition that must all hold, as far as `and` at its top tells them."""
+    depth = cases = 0
+    between = False
+    starts, ends = [0], []
+    for found in _TOKEN.finditer(text):
+        word = found["word"].lower() if found["word"] else found["other"]
+        if word == "(":
+            depth += 1
+        elif word == ")":
+            depth -= 1
+        elif word == "case":
+            cases += 1
+        elif word == "end":
+            cases -= 1
+        elif depth == 0 and cases == 0:
+            if word == "or":
+                return [text]
+            if word == "between":
+                between = True
+            elif word == "and" and between:
+                between = False
+            elif word == "and":
+                ends.append(found.start())
+                starts.append(found.end())
+    parts = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    return [part.strip() for part in parts] if all(part.strip() for part in parts) else [text]
+
+
+class _Parsing:
+    """One expression: `sql` over columns that are named as `references` are."""
+
+    def __init__(self, scope: Scope, text: str, own: str | None) -> None:
+        self._scope = scope
+        self._text = text
+        self._own = own
+        self.references: dict[str, Reference] = {}
+        words: list[str] = []
+        before = ""
+        for found in _TOKEN.finditer(text):
+            words.append(self._word(found, before, text[found.end() :].lstrip()[:1]))
+            if found.lastgroup != "space":
+                before = found.group().lower()
+        self.sql = "".join(words)
+
+    def _word(self, found: re.Match[str], before: str, after: str) -> str:
+        if found["call"] is not None:
+            return self._call(found)
+        if found["value"] is not None:
+            return self._named(self._value(found["event"], _unquoted(found["column"]), None))
+        if found["quoted"] is not None:
+            return self._bare(_unquoted(found["quoted"]), found.group())
+        if found["word"] is None or after == "(":
+            return found.group()
+        word = found["word"]
+        is_type = before in ("as", ":")
+        if word.lower() in KEYWORDS or is_type or word not in self._scope.schema.names:
+            if word in self._scope.events:
+                self._fail(f"{word!r} is an event; write {word}.COLUMN")
+            return found.group()
+        return self._bare(word, word)
+
+    def _call(self, found: re.Match[str]) -> str:
+        written, event = found["function"], found["of"]
+        function = _OTHER_NAMES.get(written.lower(), written.lower())
+        column = None if found["of_column"] is None else _unquoted(found["of_column"])
+        if function not in CLOSURE_FUNCTIONS:
+            if column is not None:
+                return f"{written}({self._named(self._value(event, column, None))})"
+            if event in self._scope.schema.names:
+                return f"{written}({self._bare(event, event)})"
+            if event in self._scope.events:
+                self._fail(f"{event!r} is an event; write {written}({event}.COLUMN)")
+            return found.group()
+        reference = self._value(event, column, function)
+        if column is None and function != "count":
+            self._fail(f"{written}({event}): {function} needs a column, like {written}({event}.x)")
+        return self._named(reference)
+
+    def _bare(self, column: str, written: str) -> str:
+        """A column that names no event."""
+        if self._own is None:
+            events = list(self._scope.events)
+            self._fail(
+                f"{written} does not say of which event; write {events[0]}.{written}. "
+                f"Events: {listed(events)}"
+            )
+        return self._named(self._value(self._own, column, None))
+
+    def _value(self, event: str, column: str | None, function: str | None) -> Reference:
+        events = self._scope.events
+        if event not in events:
+            suggestion = did_you_mean(event, events) or "."
+            self._fail(f"there is no event {event!r}{suggestion} Events: {listed(events)}")
+        if column is not None and column not in self._scope.schema.names:
+            self._fail(f"{event}.{column}: {unknown_column(column, self._scope.schema)}")
+        found = events[event]
+        if function is not None and (isinstance(found, AbsentEvent) or not found.is_closure):
+            right = f"write {event}.{column}" if column is not None else "it is there once"
+            self._fail(f"{function}({event}…): {event!r} is one event, not a closure; {right}")
+        return Reference(event, column, function)
+
+    def _named(self, reference: Reference) -> str:
+        self.references[reference.name] = reference
+        quoted = reference.name.replace('"', '""')
+        return f'"{quoted}"'
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise TopologyError(
+            f"operator {self._scope.operator!r}: expression {self._text!r}: {reason}"
+        )
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+
+
+def columns_read(expressions: Sequence[EventExpression]) -> frozenset[str]:
+    """The input columns that expressions read."""
+    return frozenset(
+        reference.column
+        for each in expressions
+        for reference in each.references.values()
+        if reference.column is not None
+    )
