@@ -14,7 +14,7 @@ from benchmarks.cluster import BenchmarkCluster
 from benchmarks.report import print_json, print_table
 from benchmarks.workloads import WORKLOADS, Settings
 
-EVENTS = {"wordcount": 250_000, "readings": 400_000, "join": 150_000}
+EVENTS = {"wordcount": 250_000, "readings": 400_000, "join": 150_000, "pattern": 400_000}
 """Some epochs of each workload, the last one not full."""
 
 DIGITS = 12

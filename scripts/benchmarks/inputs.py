@@ -32,6 +32,10 @@ JOIN_EVENTS_PER_SECOND = 1_000
 JOIN_KEYS = 60_000
 """As many keys as one stream has events in a window of 60 s: on average each event has one partner."""
 
+STEPS_PER_SECOND = 2_000
+MACHINES = 2_000
+STEP_KINDS = 20
+
 Chunk = Callable[[int, int, np.random.Generator], pa.RecordBatch]
 
 
@@ -113,6 +117,22 @@ def orders_file(folder: Path, events: int) -> Path:
 def payments_file(folder: Path, events: int) -> Path:
     """Payments: ts (int64, s), id (int64), paid (float64, two decimals)."""
     return _stream_file(folder, "payments", events, "paid", SEED + 2)
+
+
+def steps_file(folder: Path, steps: int) -> Path:
+    """Steps of machines, 2,000 per second of 2,000 machines in random order: ts (int64, s), machine (int64),
+    kind (int32, 0 to 19), value (float64, one decimal)."""
+
+    def chunk(first: int, count: int, random: np.random.Generator) -> pa.RecordBatch:
+        columns = [
+            pa.array(_seconds(first, count, STEPS_PER_SECOND)),
+            pa.array(random.integers(0, MACHINES, count)),
+            pa.array(random.integers(0, STEP_KINDS, count).astype(np.int32)),
+            pa.array(random.integers(0, 1_000, count) / 10.0),
+        ]
+        return pa.record_batch(columns, names=["ts", "machine", "kind", "value"])
+
+    return _made(folder / f"steps-{steps}.parquet", steps, chunk, SEED + 3)
 
 
 def _stream_file(folder: Path, name: str, events: int, value: str, seed: int) -> Path:

@@ -54,7 +54,47 @@ def polars_program(workload: str, engine: Literal["in-memory", "streaming"]) -> 
             "epoch", "id", "ts", "amount", "ts_right", "paid"
         )
 
-    query = {"wordcount": wordcount, "readings": readings, "join": join}[workload]
+    def pattern(files: dict[str, str]) -> pl.LazyFrame:
+        # rows less than 17 s apart lie in the same 17 s or in two that follow one another
+        steps = pl.scan_parquet(files["steps"])
+        span = pl.col("ts") // 17
+        low = steps.filter(pl.col("kind") == 1).select(
+            "machine", pl.col("ts").alias("begin_ts"), pl.col("value").alias("low")
+        )
+        near = pl.concat_list(pl.col("begin_ts") // 17, pl.col("begin_ts") // 17 + 1).alias("span")
+        high = steps.filter(pl.col("kind") == 2).select(
+            "machine", span.alias("span"), pl.col("ts").alias("high_ts"), "value"
+        )
+        stop = steps.filter(pl.col("kind") == 3).select(
+            "machine", span.alias("span"), pl.col("ts").alias("end_ts")
+        )
+        by = ["machine", "span"]
+        rises = (
+            low.with_columns(near)
+            .explode("span")
+            .join(high, on=by)
+            .filter(
+                pl.col("high_ts").is_between(pl.col("begin_ts"), pl.col("begin_ts") + 17),
+                pl.col("value") > pl.col("low"),
+            )
+        )
+        return (
+            rises.with_columns(near)
+            .explode("span")
+            .join(stop, on=by)
+            .filter(pl.col("end_ts").is_between(pl.col("high_ts"), pl.col("begin_ts") + 17))
+            .select(
+                (pl.col("end_ts") // 60).alias("epoch"),
+                "machine",
+                "begin_ts",
+                "end_ts",
+                (pl.col("value") - pl.col("low")).alias("rise"),
+            )
+        )
+
+    query = {"wordcount": wordcount, "readings": readings, "join": join, "pattern": pattern}[
+        workload
+    ]
 
     def program(files: dict[str, str], output: str) -> None:
         query(files).sink_parquet(output, compression="snappy", engine=engine)
@@ -77,6 +117,17 @@ QUERIES = {
         SELECT o.ts // 60 AS epoch, o.id, o.ts, o.amount, p.ts AS ts_right, p.paid
         FROM read_parquet('{orders}') o JOIN read_parquet('{payments}') p
         ON o.id = p.id AND o.ts // 60 = p.ts // 60""",
+    "pattern": """
+        WITH steps AS (SELECT *, ts // 17 AS span FROM read_parquet('{steps}')),
+        low AS (SELECT *, unnest([ts // 17, ts // 17 + 1]) AS near FROM steps WHERE kind = 1),
+        rises AS (
+            SELECT l.machine, l.ts AS begin_ts, h.ts AS high_ts, h.value - l.value AS rise,
+                unnest([l.ts // 17, l.ts // 17 + 1]) AS near
+            FROM low l JOIN steps h ON h.kind = 2 AND l.machine = h.machine AND l.near = h.span
+            WHERE h.ts BETWEEN l.ts AND l.ts + 17 AND h.value > l.value)
+        SELECT s.ts // 60 AS epoch, r.machine, r.begin_ts, s.ts AS end_ts, r.rise
+        FROM rises r JOIN steps s ON s.kind = 3 AND r.machine = s.machine AND r.near = s.span
+        WHERE s.ts BETWEEN r.high_ts AND r.begin_ts + 17""",
 }
 
 

@@ -1,4 +1,4 @@
-"""The three workloads: their input, and what the engine is to do with it."""
+"""The workloads: their input, and what the engine is to do with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from benchmarks import inputs
 from streammine import Topology
 
 LINES_PER_EPOCH = 100_000
+PATTERN_SECONDS = 17
+"""How long a match of the pattern may take: 1 % as many matches as events."""
+
 SINK = "result"
 
 InputKind = Literal["parquet", "log"]
@@ -156,6 +159,34 @@ def _join(files: dict[str, Path], settings: Settings) -> Topology:
     return _sink(topology, settings, "matches")
 
 
+def _pattern_files(folder: Path, events: int) -> dict[str, Path]:
+    return {"steps": inputs.steps_file(folder, events)}
+
+
+def _pattern(files: dict[str, Path], settings: Settings) -> Topology:
+    topology = Topology(name="pattern", epoch={"time": "60s", "column": "ts"})
+    topology = topology.source("steps", **_source(files["steps"], settings)).operator(
+        "rises",
+        input="steps",
+        key="machine",
+        pattern={
+            "sequence": [
+                {"low": "kind = 1"},
+                {"high": "kind = 2 and value > low.value"},
+                {"stop": "kind = 3"},
+            ],
+            "within": f"{PATTERN_SECONDS}s",
+            "output": {
+                "begin_ts": "low.ts",
+                "end_ts": "stop.ts",
+                "rise": "high.value - low.value",
+            },
+        },
+        **_keyed(settings),
+    )
+    return _sink(topology, settings, "rises")
+
+
 WORKLOADS = {
     workload.name: workload
     for workload in (
@@ -183,6 +214,13 @@ WORKLOADS = {
             topology=_join,
             keys=(),
             streams=2,
+        ),
+        Workload(
+            name="pattern",
+            events=10_000_000,
+            files=_pattern_files,
+            topology=_pattern,
+            keys=(),
         ),
     )
 }

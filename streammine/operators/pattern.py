@@ -70,18 +70,17 @@ class PatternMatch:
         self._epoch = epoch
         self._within = pattern.within.microseconds
         self._matcher = Matcher(name, schema, pattern)
-        read = self._matcher.columns_kept | set(keys)
         self._intake = Intake(
             schema,
             time,
-            read,
+            self._matcher.columns_kept | set(keys),
             list(self._matcher.numbers),
             self._matcher.own,
             all_rows=pattern.matching == "strict",
         )
         self._keeps_all = pattern.matching == "strict"
         self.needs: tuple[frozenset[str] | None, ...] = (
-            read | self._matcher.columns_judged | {time.column},
+            self._matcher.columns_read | {*keys, time.column},
         )
         self.output = pa.schema(
             [

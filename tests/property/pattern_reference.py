@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, permutations, product
+from itertools import combinations, pairwise, permutations, product
 from typing import Any, NamedTuple
 
 from streammine.model.topology.pattern_parts import (
@@ -55,6 +55,8 @@ class Question:
     within: int
     matching: str
     output: Callable[[Mapping[str, list[Row]]], tuple[Any, ...]]
+    read: str = "vp"
+    """The columns that the pattern reads; of rows of one time, these say which comes first."""
     epoch_seconds: int = 60
 
 
@@ -74,7 +76,7 @@ def matches(question: Question, epochs: Mapping[int, Rows]) -> dict[int, list[tu
                 by_key.setdefault(row.k, []).append(row)
     left: dict[int, list[tuple[Any, ...]]] = {}
     for key, rows in by_key.items():
-        line = Line(sorted(rows, key=canonical))
+        line = Line(sorted(rows, key=lambda row: canonical(row, question.read)))
         for tree, binding in _found(question, line):
             if not _undisturbed(question, line, tree, binding):
                 continue
@@ -86,8 +88,8 @@ def matches(question: Question, epochs: Mapping[int, Rows]) -> dict[int, list[tu
     return left
 
 
-def canonical(row: Row) -> tuple[Any, ...]:
-    return tuple(_ordered(value) for value in row)
+def canonical(row: Row, read: str) -> tuple[Any, ...]:
+    return (row.ts, *(_ordered(getattr(row, column)) for column in read))
 
 
 def _ordered(value: Any) -> tuple[Any, ...]:
@@ -215,12 +217,12 @@ def _in_order(line: Line, tree: Tree, binding: Binding) -> bool:
         return True
     there = [_numbers(each, binding) for each in tree[1] if each[0] != "not"]
     times = [[line.rows[number].ts for number in numbers] for numbers in there]
-    return all(max(one) <= min(other) for one, other in zip(times, times[1:], strict=False))
+    return all(max(one) <= min(other) for one, other in pairwise(times))
 
 
 def _in_total_order(events: Sequence[PatternEvent], binding: Binding) -> bool:
     numbers = [number for event in events for number in binding[event.name]]
-    return all(one < other for one, other in zip(numbers, numbers[1:], strict=False))
+    return all(one < other for one, other in pairwise(numbers))
 
 
 def _without_gap(binding: Binding) -> bool:
@@ -244,7 +246,7 @@ def condition_holds(condition: Condition, line: Line, binding: Binding) -> bool:
     if condition.pairs:
         return all(
             condition.holds({**rows, condition.elements: elements, "": [one, other]})
-            for one, other in zip(elements, elements[1:], strict=False)
+            for one, other in pairwise(elements)
         )
     return all(
         condition.holds({**rows, condition.elements: elements, "": [element]})

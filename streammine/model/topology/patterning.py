@@ -21,6 +21,7 @@ from streammine.model.topology.pattern_parts import (
     PatternGroup,
     PatternPartField,
     leaves,
+    pattern_part,
 )
 from streammine.model.topology.problems import shown, wrong_value
 from streammine.model.topology.stateless import Expression, OneInput
@@ -115,6 +116,8 @@ class Pattern(Part):
                 f"a pattern has exactly one of sequence, all, one_of, and this has {there}; one may stand "
                 "inside of another"
             )
+        # how many parts a group has is said where groups are made
+        pattern_part(self.root.plain())
         names = [leaf.name for leaf in leaves(self.root)]
         for name in names:
             if names.count(name) > 1:

@@ -138,8 +138,9 @@ class Judge:
         current = elements[1:] if pairs else elements
         previous = elements[:-1] if pairs else None
         times = len(current)
-        found = self._judged(condition, combinations, current, previous)
-        return found.reshape(times, size).all(axis=0)
+        judged = self._judged(condition, combinations, current, previous)
+        found: BoolArray = np.logical_and.reduce(judged.reshape(times, size))
+        return found
 
     def _judged(
         self,

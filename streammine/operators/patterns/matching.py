@@ -20,6 +20,8 @@ from streammine.operators.patterns.conditions import conditions_of, output_expre
 from streammine.operators.patterns.plans import BEFORE, BEHIND, FOCUS, Plan, plan_of
 from streammine.operators.patterns.references import (
     AGGREGATES,
+    ENDS,
+    PREVIOUS,
     EventExpression,
     Scope,
     columns_read,
@@ -32,8 +34,8 @@ from streammine.operators.patterns.timeline import Timeline
 class Matcher:
     """A pattern over rows of one schema.
 
-    `numbers` of its events; `own`: what rows must fulfil to be candidates for them; `columns_kept` are read
-    of candidates, `columns_judged` to find these. `spans`: how many times `within` a row is of use.
+    `numbers` of its events; `own`: what rows must fulfil to be candidates for them; `columns_read` are
+    needed of rows, `columns_kept` still of candidates. `spans`: how many times `within` a row is of use.
     """
 
     def __init__(self, operator: str, schema: pa.Schema, pattern: Pattern) -> None:
@@ -54,8 +56,11 @@ class Matcher:
             pa.field(column, checked.expression.type) for column, checked in self._output.items()
         ]
         late = [each.checked for each in conditions.between] + list(self._output.values())
+        self.columns_read = columns_read([*late, *(e for own in self.own.values() for e in own)])
         self.columns_kept = columns_read(late)
-        self.columns_judged = columns_read([each for parts in self.own.values() for each in parts])
+        if pattern.matching != "any" or _depends_on_order(late):
+            # what order equal times stand in follows from all that is read of rows
+            self.columns_kept = self.columns_read
         self._types = _types(scope, late)
         self._aggregates = _aggregates(scope, late)
         self.spans = max(2 if plan.waits and plan.looks_back else 1 for plan in self._plans)
@@ -118,6 +123,15 @@ class Matcher:
 
     def _bits(self, events: Iterable[str]) -> int:
         return sum(1 << self.numbers[event] for event in set(events))
+
+
+def _depends_on_order(expressions: Iterable[EventExpression]) -> bool:
+    """Whether it makes a difference in which order the elements of a closure stand."""
+    return any(
+        each.function in (*ENDS, PREVIOUS)
+        for expression in expressions
+        for each in expression.references.values()
+    )
 
 
 def _types(scope: Scope, expressions: Iterable[EventExpression]) -> pa.Schema:

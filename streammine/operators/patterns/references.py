@@ -22,10 +22,10 @@ from streammine.operators.aggregates.functions import aggregate
 from streammine.operators.expressions import KEYWORDS, Expression, unknown_column
 
 PREVIOUS = "previous"
-_ENDS = ("first", "last")
+ENDS = ("first", "last")
 AGGREGATES = ("count", "sum", "mean", "min", "max", "variance", "variance_population")
 _OTHER_NAMES = {"avg": "mean", "prev": PREVIOUS}
-CLOSURE_FUNCTIONS = (*_ENDS, PREVIOUS, *AGGREGATES)
+CLOSURE_FUNCTIONS = (*ENDS, PREVIOUS, *AGGREGATES)
 
 _NAME = r'(?:[^\W\d]\w*|"(?:[^"]|"")*")'
 _TOKEN = re.compile(
