@@ -45,13 +45,13 @@ class Condition:
 class Conditions:
     """`own`: what a row must fulfil to be a candidate for an event; no entry where any row is."""
 
-    own: Mapping[str, tuple[EventExpression, ...]]
+    own: Mapping[str, EventExpression]
     between: tuple[Condition, ...]
 
 
 def conditions_of(scope: Scope, where: Iterable[str]) -> Conditions:
     """All conditions of a pattern. Raises TopologyError for those that can't be."""
-    own: dict[str, list[EventExpression]] = {}
+    own: dict[str, list[str]] = {}
     between: list[Condition] = []
     texts: list[tuple[str | None, str]] = [
         (name, part) for name, event in scope.events.items() for part in conjuncts(event.condition)
@@ -68,10 +68,14 @@ def conditions_of(scope: Scope, where: Iterable[str]) -> Conditions:
                 _fail(scope, text, "names no event; write for example a.value > 0")
             events = {name}
         if len(events) == 1 and all(each.function is None for each in checked.references.values()):
-            own.setdefault(next(iter(events)), []).append(checked)
+            own.setdefault(next(iter(events)), []).append(text)
         else:
             between.append(_between(scope, checked, frozenset(events)))
-    return Conditions({name: tuple(parts) for name, parts in own.items()}, tuple(between))
+    whole = {name: " and ".join(f"({part})" for part in parts) for name, parts in own.items()}
+    return Conditions(
+        {name: event_expression(scope, text, name) for name, text in whole.items()},
+        tuple(between),
+    )
 
 
 def output_expressions(scope: Scope, output: Mapping[str, str]) -> dict[str, EventExpression]:

@@ -38,14 +38,14 @@ class Intake:
         time: EventTime,
         columns: frozenset[str],
         events: Sequence[str],
-        own: Mapping[str, tuple[EventExpression, ...]],
+        own: Mapping[str, EventExpression],
         *,
         all_rows: bool,
     ) -> None:
         """`columns` are kept; `events` are numbered as they stand, and `own` are their conditions."""
         self._time = time
         self._names = [name for name in schema.names if name in columns]
-        self._conditions = [own.get(event, ()) for event in events]
+        self._conditions = [own.get(event) for event in events]
         self._all_rows = all_rows
         self.schema = pa.schema(
             [
@@ -75,11 +75,9 @@ class Intake:
 
     def _candidates(self, batch: pa.RecordBatch, times: IntArray) -> pa.RecordBatch:
         fits = np.zeros(batch.num_rows, np.uint64)
-        for number, parts in enumerate(self._conditions):
-            fitting = np.ones(batch.num_rows, np.bool_)
-            for part in parts:
-                fitting &= _true(_evaluated(part, batch))
-            fits |= fitting.astype(np.uint64) << np.uint64(number)
+        for number, condition in enumerate(self._conditions):
+            bit = np.uint64(1 << number)
+            fits |= bit if condition is None else _true(_evaluated(condition, batch)) * bit
         columns = [*(batch.column(name) for name in self._names), pa.array(times), pa.array(fits)]
         rows = pa.record_batch(columns, schema=self.schema)
         return rows if self._all_rows or fits.all() else rows.filter(pa.array(fits != 0))
@@ -126,13 +124,13 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
-def _evaluated(part: EventExpression, batch: pa.RecordBatch) -> pa.Array:
+def _evaluated(condition: EventExpression, batch: pa.RecordBatch) -> pa.Array:
     """A condition on one event for rows that may be it."""
-    if not part.references:
-        return part.expression.evaluate(batch)
-    names = list(part.references)
-    columns = [batch.column(reference.column) for reference in part.references.values()]
-    return part.expression.evaluate(pa.record_batch(columns, names=names))
+    if not condition.references:
+        return condition.expression.evaluate(batch)
+    names = list(condition.references)
+    columns = [batch.column(reference.column) for reference in condition.references.values()]
+    return condition.expression.evaluate(pa.record_batch(columns, names=names))
 
 
 def _true(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -56,7 +56,7 @@ class Matcher:
             pa.field(column, checked.expression.type) for column, checked in self._output.items()
         ]
         late = [each.checked for each in conditions.between] + list(self._output.values())
-        self.columns_read = columns_read([*late, *(e for own in self.own.values() for e in own)])
+        self.columns_read = columns_read([*late, *self.own.values()])
         self.columns_kept = columns_read(late)
         if pattern.matching != "any" or _depends_on_order(late):
             # what order equal times stand in follows from all that is read of rows

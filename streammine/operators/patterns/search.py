@@ -119,7 +119,7 @@ class Search(ABC):
         if found is None:
             mask = self._timeline.fits(self._numbers[event])
             if places is not None:
-                mask &= np.isin(self._places, places)
+                mask &= np.logical_or.reduce([self._places == place for place in places])
             found = self._candidates[event, places] = candidates(mask)
         return found
 
