@@ -125,6 +125,7 @@ def test_within_is_inclusive(text: str, count: int) -> None:
 def test_events_of_one_time_match_in_either_order() -> None:
     assert len(matched("b5 a5", sequence=[A, B])) == 1
     assert len(matched("b5 a5 c5", sequence=[C, B, A])) == 1
+    assert len(matched("b5 a5 c5", sequence=[C, B, A, NOT_X])) == 1
 
 
 def test_where_order_counts_equal_times_stand_in_canonical_order() -> None:
@@ -185,6 +186,11 @@ def test_a_closure_takes_every_subset() -> None:
     assert found == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 3), (3, 3)]
 
 
+def test_a_closure_grows_over_epochs() -> None:
+    pattern = {"sequence": [A, {"b+": "kind = 'b'"}], "within": "2m"}
+    assert matched("a0 b10 b70", "count(b)", **pattern) == [(1,), (1,), (2,)]
+
+
 @pytest.mark.parametrize(
     ("bounds", "counts"),
     [
@@ -222,6 +228,8 @@ def test_a_closure_at_the_end_gives_a_match_for_each_length() -> None:
 def test_conditions_on_elements_hold_for_each() -> None:
     pattern = {"sequence": [{"b+": "kind = 'b'"}, C], "where": "b.v > c.v - 3"}
     assert matched("b1 b2 b3 c5", "count(b)", **pattern) == [(1,)]
+    behind = {"sequence": [C, {"b+": "kind = 'b'"}], "where": "b.v <> c.v + 1"}
+    assert matched("c2 b3 b4 b5", "count(b)", **behind) == [(1,), (1,), (2,)]
 
 
 def test_a_condition_on_neighbouring_elements() -> None:
@@ -310,7 +318,17 @@ def test_what_ends_with_its_epoch_is_certain_one_epoch_later() -> None:
     assert close(operator, 1, events("x120")[:0]) == [(True,), (True,)]
     edge = pattern_of(sequence=[A, NOT_X], within="60s")
     close(edge, 0, events("a0"))
+    assert edge.due_epoch == 1
     assert close(edge, 1, events("x60")) == []
+
+
+def test_certain_matches_of_several_first_events_are_found_once() -> None:
+    pattern = {"sequence": [{"all": [A, B]}, C, NOT_X], "within": "3m"}
+    assert len(matched("a10 b20 c30", **pattern)) == 1
+    assert len(matched("a10 b70 c80", **pattern)) == 1
+    assert len(matched("b10 a70 a75 c80", **pattern)) == 2
+    assert len(matched("b10 a70 c80 x190", **pattern)) == 0
+    assert len(matched("b10 a70 c80 x191", **pattern)) == 1
 
 
 def test_absences_at_both_ends() -> None:
@@ -338,6 +356,8 @@ def test_an_absence_before_a_closure_ends_with_its_first_element() -> None:
 def test_events_of_the_match_break_nothing() -> None:
     assert len(matched("a1 a2", sequence=["one", {"not": "other"}, "two"])) == 1
     assert len(matched("a1 a2 a3", sequence=["one", {"not": "other"}, "two"])) == 2
+    compared = ["one", {"not": {"other": "v >= one.v"}}, "two"]
+    assert matched("a1 a2 a3", "one.ts", "two.ts", sequence=compared) == [(1, 2), (2, 3)]
 
 
 # --- epochs, keys and late rows ------------------------------------------------------------------
@@ -410,6 +430,10 @@ def test_rows_of_times_to_come_wait_for_their_epoch() -> None:
     assert close(operator, 1) == []
     assert close(operator, 2) == [(0,)]
     assert operator.due_epoch is None
+    edge = pattern_of(sequence=[A, B], output={"a": "a.ts"})
+    assert close(edge, 0, events("a0 b60")) == []
+    assert edge.due_epoch == 1
+    assert close(edge, 1) == [(0,)]
 
 
 def test_the_rounds_of_an_epoch_are_taken_together() -> None:
@@ -490,6 +514,13 @@ def test_snapshots_hold_what_was_added_and_who_has_expired() -> None:
     assert restored(chain, **pattern).state_nbytes == operator.state_nbytes == 0
 
 
+def test_a_full_snapshot_replaces_what_was_there() -> None:
+    operator = pattern_of(sequence=[A, B])
+    close(operator, 0, events("a59"))
+    chain = [snapshot(operator, True)] * 2
+    assert restored(chain, sequence=[A, B]).state_nbytes == operator.state_nbytes
+
+
 def test_a_snapshot_shows_nothing_that_comes_after_it() -> None:
     operator = pattern_of(sequence=[A, B])
     close(operator, 0, events("a59"))
@@ -510,6 +541,10 @@ def test_too_many_combinations_stop_the_job_and_say_what_to_do() -> None:
     with pytest.raises(UserCodeError, match=r"epoch 0: more than 1,000 .*key 'k'.* raise limit"):
         matched(text, **pattern)
     assert len(matched(text, **{**pattern, "limit": 100_000}, matching="strict")) == 465
+    pairs = {"sequence": [A, B]}
+    assert len(matched("a1 a2 b3 b4", **pairs, limit=4)) == 4
+    with pytest.raises(UserCodeError, match="more than 3 "):
+        matched("a1 a2 b3 b4", **pairs, limit=3)
 
 
 def test_what_leaves_is_cut_into_bounded_batches() -> None:
