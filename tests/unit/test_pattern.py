@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +20,10 @@ from streammine.model.contracts import (
     SetsAside,
     StatefulOperator,
 )
+from streammine.model.document import parse_topology
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StateVersionError, TopologyError, UserCodeError
-from streammine.model.topology import PatternOperator
+from streammine.model.topology import FilesSource, PatternOperator
 from streammine.operators.catalog import build_operator
 from streammine.operators.pattern import PatternMatch
 from streammine.operators.site import Site
@@ -648,6 +651,20 @@ def test_a_key_that_is_no_column_is_refused() -> None:
     model = PatternOperator.model_validate({"input": "r", "key": "kk", "pattern": settings})
     with pytest.raises(TopologyError, match="unknown column 'kk'; did you mean 'k'"):
         build_operator(model, Site("p", [SCHEMA], MINUTE))
+
+
+def test_the_topology_of_its_documentation_is_right() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "operators" / "pattern.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    topology = parse_topology(block, "spikes.yaml")
+    source = topology.sources["readings"]
+    assert isinstance(source, FilesSource)
+    schema = source.arrow_schema
+    assert schema is not None
+    settings = topology.operators["spikes"]
+    built = build_operator(settings, Site("spikes", [schema], topology.epoch.definition))
+    assert isinstance(built, PatternMatch)
+    assert built.output.names == ["epoch", "plug_id", "begin", "end", "rises", "most"]
 
 
 def test_settings_come_back_as_they_were_written() -> None:
