@@ -163,6 +163,9 @@ def _checked(name: str, make: Callable[[bool], BuiltOperator], events: Events, s
     if not commutative and ports > 1:
         note = f"it is not commutative, and the order between its {ports} inputs is not sampled"
         return Check(name, "not checked", note)
+    if traits is None and ports > 1:
+        note = f"it passes on the rows of {ports} inputs, which have no order among each other"
+        return Check(name, "not checked", note)
     notes = []
     if not commutative:
         notes.append("never shuffled, as it is not commutative")

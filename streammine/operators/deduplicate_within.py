@@ -195,11 +195,25 @@ class DistinctWithin:
     # --- bursts ---------------------------------------------------------------------------------
 
     def _first_rows(self, rows: pa.RecordBatch, epoch: EpochClose) -> pa.RecordBatch:
-        found = _Found(self, rows)
+        found = _Found(self, self._that_may_begin(rows))
         last = np.append(found.group_begins[1:], True)[: len(found.starts)]
         self._put(found, last & found.begun)
         self._bursts.expire(_START, epoch.watermark - self._within)
         return found.rows.filter(pa.array(found.begins))
+
+    def _that_may_begin(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that may begin a burst: of many rows of few keys hardly any has to be sorted."""
+        numbers = self._bursts.numbers(rows)
+        times: IntArray = rows.column(_TIME).to_numpy()
+        may = ~self._bursts.has(numbers)
+        known = np.flatnonzero(~may)
+        may[known] = times[known] - self._starts(numbers[known]) >= self._within
+        numbers, times = numbers[may], times[may]
+        first = np.full(1 + numbers.max(initial=0), np.iinfo(np.int64).max)
+        np.minimum.at(first, numbers, times)
+        behind = times - first[numbers]
+        may[may] = (behind == 0) | (behind >= self._within)
+        return rows.filter(pa.array(may))
 
     def _last_rows(self, rows: pa.RecordBatch, epoch: EpochClose) -> pa.RecordBatch:
         found = _Found(self, rows)

@@ -95,7 +95,8 @@ class KeyedRows:
         """These keys, each named once and with a row, have none any more."""
         if not len(numbers):
             return
-        self._note(DROPPED, self.rows(numbers, self._keys))
+        # rows without columns would be none
+        self._note(DROPPED, self.rows(numbers, self._keys or None))
         self._live -= len(numbers)
         self._places[numbers] = _NONE
 

@@ -14,7 +14,7 @@ def in_order(value: Any, signed: bool = False) -> Key:
     if isinstance(value, float):
         if math.isnan(value):
             return (1, 0.0, 0)
-        return (0, value, math.copysign(1, value) if signed and value == 0 else 0)
+        return (0, value + 0.0, math.copysign(1, value) if signed and value == 0 else 0)
     return (0, value.encode() if isinstance(value, str) else value, 0)
 
 

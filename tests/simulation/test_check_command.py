@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +304,23 @@ def test_code_that_raises_on_the_sample_is_named_with_the_event(
     assert "operator 'raises'" in error
     assert "no plug today" in error
     assert "Traceback" not in error
+
+
+def test_a_union_is_passed_over_and_what_reads_it_is_checked(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = topology(
+        folder,
+        """
+  high: {input: readings, filter: value > 20}
+  route: {input: readings, split: {one: plug = 1, others: else}}
+  both: {union: [high, route.one]}
+  best: {input: both, key: plug, top: {count: 2, by: value desc}}
+""",
+        "best",
+    )
+    code, out, _ = checked(capsys, monkeypatch, path)
+    assert code == 0, out
+    assert "not checked  it passes on the rows of 2 inputs" in out
+    for name in ("route", "best"):
+        assert re.search(rf"^{name} +ok", out, re.MULTILINE), out

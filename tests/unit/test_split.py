@@ -140,7 +140,7 @@ def test_rows_read_are_rows_used_and_dead_ones() -> None:
         .operator("sums", input="high", key="x", aggregate={"n": "sum(n)"})
         .sink("inside", input="route.in", format="console")
         .sink("far", input="route.far", format="console")
-        .sink("sums", input="sums", format="console")
+        .sink("result", input="sums", format="console")
     )
     table = trips()
     done = assert_deterministic(topology, {"trips": table}, seeds=range(8))
@@ -163,7 +163,7 @@ def test_outputs_keep_the_order_of_the_input() -> None:
         .operator("route", input="trips", split={"in": "x between 1 and 300", "rest": "else"})
         .operator("again", union=["route.rest", "route.in"])
         .sink("inside", input="route.in", format="console", ordered=True)
-        .sink("again", input="again", format="console", ordered=True)
+        .sink("joined", input="again", format="console", ordered=True)
     )
     table = trips()
     outputs = simulate(topology, {"trips": table}, seed=2).outputs
@@ -174,7 +174,7 @@ def test_outputs_keep_the_order_of_the_input() -> None:
             if row["x"] is not None and 1 <= row["x"] <= 300
         ]
         assert rows.to_pylist() == wanted
-    for epoch, rows in outputs["again"].items():
+    for epoch, rows in outputs["joined"].items():
         inside = [row["x"] is not None and 1 <= row["x"] <= 300 for row in rows.to_pylist()]
         assert inside == sorted(inside), "the rest comes first"
         assert rows.num_rows == 10, epoch

@@ -318,3 +318,35 @@ def test_rows_of_a_union_stand_by_time_and_then_by_stream(epoch: dict[str, Any])
 
 def test_bags_of_a_union_are_merged_in_the_order_of_its_streams() -> None:
     assert_deterministic(topology(EPOCHS[0], discipline="merge"), INPUTS, seeds=range(6))
+
+
+class Halved(Operator):
+    """Half of each number; commutative, as a loop asks for."""
+
+    output: ClassVar = {"value": "int64"}
+    commutative: ClassVar[bool] = True
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        return event.value // 2
+
+
+@pytest.mark.parametrize("rounds", [None, 2])
+def test_rows_go_round_in_a_loop_that_begins_at_a_union(rounds: int | None) -> None:
+    loop = (
+        Topology(name="halves", epoch={"count": 10})
+        .source("numbers", files="numbers.parquet", prepare="none", slices=2)
+        .operator("all", union=["numbers", "route.again"], max_rounds=rounds)
+        .operator("halved", input="all", key="value", operator=Halved)
+        .operator("route", input="halved", split={"again": "value > 0", "done": "else"})
+        .sink("result", input="halved", format="console")
+        .sink("done", input="route.done", format="console")
+    )
+    numbers = [random.Random(number).randrange(200) for number in range(40)]
+    found = assert_deterministic(loop, {"numbers": pa.table({"value": numbers})}, seeds=range(4))
+    expected: Counter[int] = Counter()
+    for number in numbers:
+        expected[number // 2] += 1
+        while (number := number // 2) > 0:
+            expected[number // 2] += 1
+    assert Counter(found.table("result")["value"].to_pylist()) == expected
+    assert found.table("done").num_rows == len(numbers)
