@@ -17,12 +17,11 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -182,7 +181,10 @@ class Grid:
         malformed = np.zeros((rounds, len(plugs.house), 2), np.bool_)
         malformed[:, :, 1] = bits(chance, 44, 16) < MALFORMED
         values = np.stack((work, load), axis=2).ravel().repeat(told) / 1000.0
-        columns = [np.repeat(times, 2 * len(plugs.house)).repeat(told), values]
+        columns: list[npt.NDArray[Any]] = [
+            np.repeat(times, 2 * len(plugs.house)).repeat(told),
+            values,
+        ]
         for column in (None, plugs.plug, plugs.household, plugs.house):
             pair = np.tile([0, 1], len(plugs.house)) if column is None else np.repeat(column, 2)
             columns.append(np.tile(pair.astype(np.int32), rounds).repeat(told))
@@ -281,7 +283,7 @@ def write_readings(path: Path, grid: Grid, rounds: int) -> int:
     return write(path, grid, rounds)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
     if path.suffix == ".gz":
         # neither its name nor the clock's time is in the file
         return gzip.GzipFile(
@@ -321,4 +323,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

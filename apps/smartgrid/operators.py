@@ -73,6 +73,9 @@ LOAD = 1
 LARGEST_WATTS = 1e6
 """So that the milliwatts of a slice, with a reading a second, are exact as a float."""
 
+ID_BITS = 20
+NONE = -1
+"""In place of the household and plug of a house."""
 PLUG = ("house_id", "household_id", "plug_id")
 LEVELS = ("house", "plug")
 
@@ -107,8 +110,8 @@ class Loads(Mapper):
         if minutes.size and minutes.min() < 0:
             raise ValueError(f"the reading is from before the first slice, {self._start}")
         columns = [batch.column(name).to_numpy()[rows] for name in PLUG]
-        if any(column.size and column.min() < 0 for column in columns):
-            raise ValueError("the reading is of no plug: an id is negative")
+        if any(column.size and (column.min() < 0 or column.max() >> ID_BITS) for column in columns):
+            raise ValueError(f"the reading is of no plug: ids are from 0 to {(1 << ID_BITS) - 1}")
         columns += [minutes.astype(np.int32), np.rint(watts * 1000.0).astype(np.int64)]
         return pa.record_batch(list(map(pa.array, columns)), names=[*self.output]), rows
 
@@ -127,6 +130,16 @@ class Averages(NamedTuple):
 
     plugs: Floats
     houses: Floats
+
+
+class Leaving(NamedTuple):
+    """Plugs and houses in the order in which rows of them leave.
+
+    numbers: of plugs, and behind all plugs, of houses. names: house, household and plug, or of a house, NONE.
+    """
+
+    numbers: Integers
+    names: Names
 
 
 class Record(Protocol):
@@ -150,40 +163,59 @@ class Plugs:
     def __init__(self, data: bytes) -> None:
         """`data`: as in the attribute of that name."""
         self.data = data
-        """The names as bytes."""
-        self.names: Names = np.frombuffer(data, np.int32).reshape(-1, 3)
+        """The plugs' codes (int64) as bytes."""
+        self._codes = np.frombuffer(data, np.int64)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self._codes)
 
-    def with_all_of(self, names: Names) -> Plugs:
-        """These plugs, and behind them, in ascending order, those of `names` that are new."""
-        known = self._places
-        new = {name for name in map(tuple, names.tolist()) if name not in known}
-        if not new:
+    def with_all_of(self, codes: Integers) -> Plugs:
+        """These plugs, and behind them, in ascending order, those of `codes` that are new."""
+        ascending, _ = self._ascending
+        places = np.searchsorted(ascending, codes)
+        known = places < len(ascending)
+        known[known] = ascending[places[known]] == codes[known]
+        if known.all():
             return self
-        return Plugs(self.data + np.array(sorted(new), np.int32).tobytes())
+        return Plugs(self.data + np.unique(codes[~known]).tobytes())
 
-    def numbers(self, names: Names) -> Integers:
+    def numbers(self, codes: Integers) -> Integers:
         """The plugs' numbers; all of them are known."""
-        places = map(self._places.__getitem__, map(tuple, names.tolist()))
-        return np.fromiter(places, np.int64, len(names))
+        ascending, numbers = self._ascending
+        return np.asarray(numbers[np.searchsorted(ascending, codes)])
 
     @cached_property
-    def _places(self) -> dict[tuple[int, ...], int]:
-        return {tuple(name): place for place, name in enumerate(self.names.tolist())}
+    def _ascending(self) -> tuple[Integers, Integers]:
+        """All codes in ascending order, and the numbers of their plugs."""
+        numbers = np.argsort(self._codes)
+        return self._codes[numbers], numbers
+
+    @cached_property
+    def names(self) -> Names:
+        """House, household and plug of each."""
+        shifts = np.array([2 * ID_BITS, ID_BITS, 0])
+        return np.asarray(self._codes[:, None] >> shifts & (1 << ID_BITS) - 1, np.int32)
 
     @cached_property
     def houses(self) -> Names:
         """The houses' ids by their numbers."""
         _, firsts = np.unique(self.names[:, 0], return_index=True)
-        return self.names[np.sort(firsts), 0]
+        return np.asarray(self.names[np.sort(firsts), 0])
 
     @cached_property
     def house(self) -> Integers:
         """The number of each plug's house."""
         ascending = np.argsort(self.houses)
-        return ascending[np.searchsorted(self.houses[ascending], self.names[:, 0])]
+        return np.asarray(ascending[np.searchsorted(self.houses[ascending], self.names[:, 0])])
+
+    @cached_property
+    def leaving(self) -> Leaving:
+        """Plugs and houses, a house behind its plugs."""
+        of_house = np.full((len(self.houses), 2), NONE, np.int32)
+        names = np.concatenate((self.names, np.column_stack((self.houses, of_house))))
+        house, household, plug = names.T
+        numbers = np.lexsort((plug, household, household == NONE, house))
+        return Leaving(numbers, names[numbers])
 
     def sums(self, watts: Floats) -> Floats:
         """For each house the sum over its plugs, rounded once; NaN where no plug has any watts."""
@@ -320,7 +352,7 @@ def _predicted(average: Floats, usual: Floats) -> Floats:
 
 def _place(earlier: Record, index: int) -> int:
     """The number of the first entry that is of this slice or a later one."""
-    return bisect_left(earlier, index, earlier.first, earlier.end, key=lambda entry: entry[0])  # type: ignore[call-overload]
+    return bisect_left(earlier, index, earlier.first, earlier.end, key=lambda entry: entry[0])
 
 
 class Forecasts(Operator):
@@ -351,52 +383,35 @@ class Forecasts(Operator):
         self._lanes = [Lane(minutes, days) for minutes in SLICE_MINUTES]
 
     def process_slice(self, batch: pa.RecordBatch, state: Any) -> Any:
-        names = np.stack([batch.column(name).to_numpy() for name in PLUG], axis=1)
+        house, household, plug = (batch.column(name).to_numpy().astype(np.int64) for name in PLUG)
+        codes = (house << 2 * ID_BITS) + (household << ID_BITS) + plug
         if self._plugs.data != state.plugs:
             self._plugs = Plugs(state.plugs)
-        if (more := self._plugs.with_all_of(names)) is not self._plugs:
+        if (more := self._plugs.with_all_of(codes)) is not self._plugs:
             self._plugs, state.plugs = more, more.data
         plugs = self._plugs
         loads = [batch.column(name).to_numpy() for name in ("minute", "milliwatts", "readings")]
-        rows = Sums(plugs.numbers(names), *loads)
+        rows = Sums(plugs.numbers(codes), *loads)
         active = np.isin(np.arange(plugs.houses.size), plugs.house[rows.plug])
         assert self.context.window is not None
         last_second = self.context.window[1] // 1_000_000 - 1
         last_minute = (last_second - self._start) // MINUTE_SECONDS
+        leaving = plugs.leaving
+        leaves = np.concatenate((active[plugs.house], active))[leaving.numbers]
         found = []
         for lane in self._lanes:
-            name = str(lane.minutes)
-            now = Current.of(getattr(state, f"current_{name}"), len(plugs))
-            earlier = getattr(state, f"earlier_{name}")
+            now = Current.of(getattr(state, f"current_{lane.minutes}"), len(plugs))
+            earlier = getattr(state, f"earlier_{lane.minutes}")
             lane.advance(now, earlier, rows, last_minute, plugs)
-            setattr(state, f"current_{name}", now.data)
-            found.append(self._rows(lane, now, lane.predicted(now, earlier, plugs), active, plugs))
+            setattr(state, f"current_{lane.minutes}", now.data)
+            watts = np.concatenate(lane.predicted(now, earlier, plugs))[leaving.numbers]
+            chosen = np.flatnonzero(leaves & ~np.isnan(watts))
+            ts = self._start + MINUTE_SECONDS * lane.minutes * (now.index + AHEAD)
+            of_all = [np.full(len(chosen), lane.minutes, np.int32), np.full(len(chosen), ts)]
+            found.append([*of_all, *leaving.names[chosen].T, watts[chosen]])
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-        no_plug = columns[4] < 0
-        arrays = [
-            pa.array(column, mask=no_plug if place in (3, 4) else None)
-            for place, column in enumerate(columns)
-        ]
-        return pa.record_batch(arrays, names=[*self.output])
-
-    def _rows(
-        self, lane: Lane, now: Current, predicted: Averages, active: Booleans, plugs: Plugs
-    ) -> list[npt.NDArray[Any]]:
-        """The columns of the output for one length; of houses, household and plug are -1."""
-        of_plugs = np.flatnonzero((now.counts > 0) & active[plugs.house])
-        of_houses = np.flatnonzero(active & ~np.isnan(predicted.houses))
-        count = len(of_plugs) + len(of_houses)
-        ts = self._start + MINUTE_SECONDS * lane.minutes * (now.index + AHEAD)
-        none = np.full(len(of_houses), -1, np.int32)
-        house, household, plug = plugs.names[of_plugs].T
-        return [
-            np.full(count, lane.minutes, np.int32),
-            np.full(count, ts, np.int64),
-            np.concatenate((house, plugs.houses[of_houses])),
-            np.concatenate((household, none)),
-            np.concatenate((plug, none)),
-            np.concatenate((predicted.plugs[of_plugs], predicted.houses[of_houses])),
-        ]
+        arrays = [pa.array(column, mask=column == NONE) for column in columns[:-1]]
+        return pa.record_batch([*arrays, columns[-1]], names=[*self.output])
 
 
 class Stream(Mapper):

@@ -15,8 +15,9 @@ from streammine.operators.api import Context, Operator, overrides
 from streammine.operators.frozen import Handover
 from streammine.operators.keys import check_key
 from streammine.operators.rows import EventReader, checked_batch, declared_schema, joined
-from streammine.operators.state import KeyState, Timers
+from streammine.operators.state import KeyState
 from streammine.operators.state_store import StateStore
+from streammine.operators.timers import Timers
 from streammine.operators.user_errors import Failures
 from streammine.operators.user_groups import key_fields
 from streammine.operators.user_state import UserState
@@ -50,8 +51,8 @@ class UserSliceOperator:
         self.output = declared_schema(code.output_schema(*inputs), place)
         for column in self.output.names:
             check_key(name, column, self.output, "output, which is sorted by its columns")
-        self.output_order = tuple(self.output.names)
-        self.keys = (tuple(keys[0]),)
+        self.output_order: tuple[str, ...] = tuple(self.output.names)
+        self.keys: tuple[tuple[str, ...], ...] = (tuple(keys[0]),)
         needed = None if code.needs is None else frozenset([*code.needs, *keys[0]])
         self.needs: tuple[frozenset[str] | None, ...] = (needed,)
         self.traits = Traits(True, False, False, code.deterministic)
