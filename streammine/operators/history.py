@@ -93,11 +93,13 @@ class Entries:
 
     def take_in(self, stretch: Stretch) -> None:
         """The entries of a snapshot, oldest first. Called by the engine."""
-        if not self._entries or stretch.number < self.first:
-            # nothing before, or of a record that has been begun anew since
+        if stretch.number == stretch.first:
+            # all that are kept: those before have been dropped, or belong to a record that was begun anew
             self._entries, self._nbytes, self.first = [], 0, stretch.number
         place = stretch.number - self.first
-        assert place <= len(self._entries), f"entries before number {stretch.number} are not there"
+        assert 0 <= place <= len(self._entries), (
+            f"entries before number {stretch.number} are not there"
+        )
         self._nbytes += sum(map(size_of, stretch.entries)) - sum(
             map(size_of, self._entries[place:])
         )
