@@ -18,6 +18,7 @@ import argparse
 import gzip
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -283,13 +284,15 @@ def write_readings(path: Path, grid: Grid, rounds: int) -> int:
     return write(path, grid, rounds)
 
 
-def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
-    if path.suffix == ".gz":
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    with path.open("wb") as file:
+        if path.suffix != ".gz":
+            yield file
+            return
         # neither its name nor the clock's time is in the file
-        return gzip.GzipFile(
-            filename="", mode="wb", compresslevel=6, fileobj=path.open("wb"), mtime=0
-        )
-    return path.open("wb")
+        with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+            yield packed
 
 
 SMALL = Grid(houses=3, plugs=9, interval=240)
