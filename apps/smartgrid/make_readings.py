@@ -80,7 +80,7 @@ HOURLY = (
 BITS = 16_384
 MISSING, DOUBLED = 80, 280
 """Of 16,384 readings, those below the first are missing, others below the second are doubled."""
-MALFORMED = 20
+MALFORMED = 40
 """Of 65,536 loads, so many are malformed."""
 SILENT_SECONDS, SILENT_OF = 600, 256
 """Of as many stretches of that length a plug is silent in one."""

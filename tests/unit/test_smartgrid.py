@@ -347,7 +347,7 @@ class TestGrid:
         assert 0.005 < 1 - len(told) / slots < 0.03
         assert 0.005 < sum(count == 2 for count in told.values()) / slots < 0.03
         assert max(told.values()) == 2
-        assert 0.5 < rows.malformed.sum() / (20 / 65_536 * slots / 2) < 2
+        assert 0.5 < rows.malformed.sum() / (40 / 65_536 * slots / 2) < 2
         times = rows.batch.column("ts").to_numpy()
         assert np.all(np.diff(times) >= 0)
 
