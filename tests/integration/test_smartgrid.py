@@ -1,4 +1,4 @@
-"""The smart grid as users start it: raw files in both layouts, on any number of nodes, and while nodes die."""
+"""The smart grid as users start it: raw files in both layouts, on any number of nodes, while nodes die."""
 
 from __future__ import annotations
 
