@@ -7,14 +7,13 @@ prediction is the last one that was made before it began.
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from pathlib import Path
 
 import matplotlib as mpl
 
 mpl.use("Agg")
-import matplotlib.dates as dates
 import matplotlib.pyplot as plt
+from matplotlib.ticker import MultipleLocator
 
 from apps.smartgrid import check
 
@@ -51,14 +50,18 @@ def real(readings: Path, house: int, minutes: int, start: int) -> Curve:
 
 
 def draw(real_load: Curve, predicted_load: Curve, title: str, path: Path) -> None:
+    first = min(real_load)
     figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
-    for curve, color, label, more in (
-        (real_load, REAL, "real", {"linewidth": 4, "alpha": 0.6}),
-        (predicted_load, PREDICTED, "predicted two slices before", {"linewidth": 1.3}),
+    for curve, color, label, width, strength in (
+        (real_load, REAL, "real", 4.0, 0.6),
+        (predicted_load, PREDICTED, "predicted two slices before", 1.3, 1.0),
     ):
-        times = [datetime.fromtimestamp(ts, UTC) for ts in sorted(curve)]
-        axes.plot(times, [curve[ts] for ts in sorted(curve)], color=color, label=label, **more)
-    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(axes.xaxis.get_major_locator()))
+        hours = [(ts - first) / 3600 for ts in sorted(curve)]
+        watts = [curve[ts] for ts in sorted(curve)]
+        axes.plot(hours, watts, color=color, label=label, linewidth=width, alpha=strength)
+    axes.set_xlabel("hours since the first reading; from the second day on, earlier days are known")
+    axes.xaxis.set_major_locator(MultipleLocator(12))
+    axes.set_xlim(0)
     axes.set_ylabel("W")
     axes.set_ylim(0)
     axes.set_title(title, loc="left", fontsize="medium")
