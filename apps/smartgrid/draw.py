@@ -18,7 +18,7 @@ from matplotlib.ticker import MultipleLocator
 from apps.smartgrid import check
 
 PICTURE = Path(__file__).parents[2] / "docs" / "smartgrid.png"
-MINUTES = 15
+MINUTES = 60
 REAL, PREDICTED = "#8aa4c8", "#c0392b"
 
 Curve = dict[int, float]
@@ -65,7 +65,7 @@ def draw(real_load: Curve, predicted_load: Curve, title: str, path: Path) -> Non
     axes.set_ylabel("W")
     axes.set_ylim(0)
     axes.set_title(title, loc="left", fontsize="medium")
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
 
