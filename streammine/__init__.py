@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from streammine.model.topology import Topology
     from streammine.operators.api import Context, Mapper, Operator, Reducer
+    from streammine.operators.history import History
     from streammine.operators.state import List, Map, Queue, Value, Window
     from streammine.operators.timers import Timers
     from streammine.session import Result, output_files, read_output, read_topology, run
@@ -38,6 +39,7 @@ _HOMES = {
     ),
     "streammine.model.topology": ("Topology",),
     "streammine.operators.api": ("Context", "Mapper", "Operator", "Reducer"),
+    "streammine.operators.history": ("History",),
     "streammine.operators.state": ("List", "Map", "Queue", "Value", "Window"),
     "streammine.operators.timers": ("Timers",),
     "streammine.session": ("Result", "output_files", "read_output", "read_topology", "run"),
@@ -47,6 +49,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "ClusterError",
     "Context",
+    "History",
     "InputError",
     "JobFailedError",
     "List",

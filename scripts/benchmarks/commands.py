@@ -19,6 +19,7 @@ from benchmarks.programs import PROGRAMS
 from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
 from benchmarks.schemes import schemes
+from benchmarks.smartgrid import smartgrid
 from benchmarks.snapshots import snapshots
 from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
@@ -119,5 +120,6 @@ for _command in (
     spikes,
     stalled,
     controller,
+    smartgrid,
 ):
     benchmarks.add_command(_command)

@@ -139,15 +139,24 @@ def canonical_order(
     keys = [key for key in keys if not isinstance(key, int)]
     if not keys or rows.num_rows < 2:
         return np.arange(rows.num_rows, dtype=np.int64)
-    if (
-        len(keys) == 1
-        and isinstance(keys[0], np.ndarray)
-        and bool(np.all(keys[0][1:] >= keys[0][:-1]))
-    ):
+    if _ascend(keys):
         return np.arange(rows.num_rows, dtype=np.int64)
     if rows.num_rows <= _SHORT_ROWS:
         return _short_sort(keys)
     return _long_sort(keys, stable=columns is not None)
+
+
+def _ascend(keys: Sequence[Any]) -> bool:
+    """Whether the rows are in order already, where that is cheap to see; most others are found out soon."""
+    tied: Any = True
+    for key in keys:
+        if not isinstance(key, np.ndarray):
+            return False
+        before, after = key[:-1], key[1:]
+        if np.any((after < before) & tied):
+            return False
+        tied &= after == before
+    return True
 
 
 def _short_sort(keys: Sequence[Any]) -> IntArray:

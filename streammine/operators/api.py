@@ -210,10 +210,10 @@ class Reducer(UserCode):
 class Operator(UserCode):
     """Keeps state per key; takes the events of an epoch one after the other.
 
-    `state` declares what is kept for each key, in cells: Value, List, Queue, Map, Window, Timers. Unless
-    `commutative` is True, events come in (time, position) order, whatever the number of slices. Rows
-    leave in the order of the events they were made of, those of `end_epoch` behind them in ascending
-    order of the keys.
+    `state` declares what is kept for each key, in cells: Value, List, Queue, Map, Window, Timers, History.
+    Unless `commutative` is True, events come in (time, position) order, whatever the number of slices.
+    Rows leave in the order of the events they were made of, those of `end_epoch` behind them in
+    ascending order of the keys.
 
     With several inputs, name them: ``ports = ("orders", "payments")``, and write `process_orders`
     and `process_payments` in place of `process`.
@@ -259,6 +259,20 @@ class Operator(UserCode):
         of its events and before `end_epoch`. It may set timers, which must be later. When the input is
         over those that are left fire in epochs of their own; an operator that always sets the next one
         has no end, so set it only where something has happened since the last.
+        """
+        raise NotImplementedError
+
+    def process_slice(self, batch: pa.RecordBatch, state: KeyState) -> Any:
+        """Instead of `process`: all rows of an epoch, of all keys that the slice holds, as one batch.
+
+        For code that works on columns, where a call for each key would cost most of the time. `state` holds
+        the declared cells once for all keys of the slice. Called once per epoch (in a loop: per round) in
+        which a row comes to the slice. Returns a batch of `output` of any length, or None.
+
+        Needs `commutative`: rows come in any order, and leave sorted by all columns. What leaves for a key
+        must depend on rows of this key alone, and not on what other keys lie in the same slice or on whether
+        one of them has rows: then the number of slices can't be seen. One input only; `end_epoch`,
+        `end_input` and timers are called for keys, so there are none here.
         """
         raise NotImplementedError
 

@@ -12,6 +12,7 @@ Map()                       a dict                             plain data by pla
 Window(microseconds=n)      ``append(time, value)``, iterable  plain data of the last n microseconds
 Window(epochs=n)            ``append(epoch, value)``           plain data of the last n epochs
 Timers()                    ``set(time)``, ``cancel(time)``    when `on_timer` is to be called
+History()                   ``append(entry)``, ``[number]``    plain data that is added to and never changed
 ==========================  =================================  ====================================
 
 Snapshots hold the cells' contents as plain data (see plain_data), never pickled. Keys and their states
@@ -27,6 +28,7 @@ from typing import Any
 
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.operators.history import History
 from streammine.operators.sliding_window import SlidingWindow
 from streammine.operators.timers import Timers
 
@@ -153,7 +155,7 @@ class Window:
         return window
 
 
-Cell = Value | List | Queue | Map | Window | Timers
+Cell = Value | List | Queue | Map | Window | Timers | History
 
 
 class KeyState:
@@ -193,7 +195,7 @@ def state_class(cells: Mapping[str, Cell]) -> type[KeyState]:
         if not isinstance(cell, Cell):
             raise TopologyError(
                 f"state '{name}' is declared as {cell!r}; "
-                "use Value(initial), List(), Queue(), Map(), Window(...) or Timers()"
+                "use Value(initial), List(), Queue(), Map(), Window(...), Timers() or History()"
             )
         if not name.isidentifier() or name.startswith("_") or hasattr(KeyState, name):
             raise TopologyError(f"state can't be called '{name}'; use another name")

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from operator import attrgetter, length_hint
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from streammine.model.epochs import EpochDefinition
-from streammine.model.errors import StateVersionError
+from streammine.model.errors import StateVersionError, TopologyError
 from streammine.operators.frozen import (
     PIECE_BYTES,
     FrozenLots,
@@ -36,6 +36,7 @@ from streammine.operators.frozen import (
     encode_piece,
     in_lots,
 )
+from streammine.operators.history import Entries, History, Stretch
 from streammine.operators.plain_data import NotPlainError
 from streammine.operators.python_columns import column_of, joined_columns, values_of
 from streammine.operators.sliding_window import SlidingWindow
@@ -165,6 +166,15 @@ class StateStore:
             if not length_hint(self._sweep):
                 self._sweep = iter(list(self._states))
 
+    def check_windows(self, definition: EpochDefinition) -> None:
+        """Raises TopologyError where a window is as long as epochs of this kind can't tell."""
+        for name, cell in self._windows:
+            if cell.microseconds is not None and definition.kind != "time":
+                raise TopologyError(
+                    f"operator '{self._operator}': state '{name}' is {cell!r}, but the epochs count rows; "
+                    "use Window(epochs=...), or epochs by time"
+                )
+
     def begin_epoch(self, epoch: int, definition: EpochDefinition) -> None:
         """Windows hand out from now on what is left when the epoch before `epoch` is over."""
         self._first_times = [
@@ -249,7 +259,11 @@ class StateStore:
             if before is not None:
                 state._elements = before._elements
             for name, cell in self._cells:
-                setattr(state, name, cell.restored(contents[name]))
+                if isinstance(cell, History):
+                    known = None if before is None else getattr(before, name)
+                    setattr(state, name, cell.restored(contents[name], known))
+                else:
+                    setattr(state, name, cell.restored(contents[name]))
             self._count([state])
 
     def _created(self, key: Key) -> KeyState:
@@ -283,7 +297,7 @@ class StateStore:
         if not self._containers:
             return
         for state in states:
-            elements = sum(length_hint(getattr(state, name)) for name in self._containers)
+            elements = sum(_elements(getattr(state, name)) for name in self._containers)
             self._elements += elements - state._elements
             state._elements = elements
 
@@ -319,7 +333,7 @@ class StateStore:
             yield _piece([_rows(key_columns(some, self._fields), {})], forgotten=True)
         gathered: list[pa.RecordBatch] = []
         nbytes = 0
-        for rows in frozen.captured():
+        for rows in chain.from_iterable(each.rows() for each in frozen.captured()):
             gathered.append(rows)
             nbytes += rows.nbytes
             if nbytes >= PIECE_BYTES:
@@ -345,7 +359,44 @@ class StateStore:
         )
 
 
-class _FrozenStates(FrozenLots[_Lot, pa.RecordBatch]):
+class _Captured(NamedTuple):
+    """What a lot's states held: a column for each cell, or for a History, its stretch for each state."""
+
+    keys: list[pa.Array]
+    cells: dict[str, pa.Array | list[Stretch]]
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """One row per state, and further ones of those whose histories are long."""
+        stretches = {
+            name: [each.parts() for each in cell]
+            for name, cell in self.cells.items()
+            if isinstance(cell, list)
+        }
+        if not stretches:
+            yield _rows(self.keys, self.cells)
+            return
+        longest = [max(map(len, parts)) for parts in zip(*stretches.values(), strict=True)]
+        for turn in range(max(longest)):
+            places = [place for place, parts in enumerate(longest) if parts > turn]
+            chosen = pa.array(places)
+            cells = {
+                name: _plain_column([list(_part(stretches[name][place], turn)) for place in places])
+                if isinstance(cell, list)
+                else cell.take(chosen)
+                for name, cell in self.cells.items()
+            }
+            yield _rows([key.take(chosen) for key in self.keys], cells)
+
+
+def _part(parts: list[Stretch], turn: int) -> Stretch:
+    """One of a history's parts; behind the last one, nothing more."""
+    if turn < len(parts):
+        return parts[turn]
+    last = parts[-1]
+    return Stretch(last.first, last.number + len(last.entries), [])
+
+
+class _FrozenStates(FrozenLots[_Lot, _Captured]):
     """States that are in a freeze, by its number."""
 
     def __init__(
@@ -378,20 +429,35 @@ class _FrozenStates(FrozenLots[_Lot, pa.RecordBatch]):
         for state in lot.states:
             state._captured = number
 
-    def _capture(self, lot: _Lot) -> pa.RecordBatch:
+    def _capture(self, lot: _Lot) -> _Captured:
         keys = lot.keys
         if keys is None:
             keys = key_columns([state._key for state in lot.states], self._fields)
-        cells = {}
+        cells: dict[str, pa.Array | list[Stretch]] = {}
         for name, cell in self._cells:
             values: Iterable[Any] = map(attrgetter(name), lot.states)
+            if isinstance(cell, History):
+                # its entries don't change, so they need not be encoded while others wait
+                cells[name] = [content.frozen(self._full) for content in values]
+                continue
             if not isinstance(cell, Value):
                 values = map(cell.plain, values)
-            try:
-                cells[name] = column_of(list(values))
-            except NotPlainError as error:
-                raise NotPlainError(f"state can't be saved: {error}") from None
-        return _rows(keys, cells)
+            cells[name] = _plain_column(list(values))
+        return _Captured(keys, cells)
+
+
+def _plain_column(values: list[Any]) -> pa.Array:
+    try:
+        return column_of(values)
+    except NotPlainError as error:
+        raise NotPlainError(f"state can't be saved: {error}") from None
+
+
+def _elements(content: Any) -> int:
+    """How much a cell's content holds, in elements of usual size."""
+    if isinstance(content, Entries):
+        return content.nbytes // _ELEMENT_BYTES
+    return length_hint(content)
 
 
 def _rows(keys: list[pa.Array], cells: Mapping[str, pa.Array]) -> pa.RecordBatch:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from streammine.model.errors import TopologyError
-from streammine.operators.api import Mapper, Operator, Reducer, UserCode
+from streammine.operators.api import Mapper, Operator, Reducer, UserCode, overrides
 from streammine.operators.user_mapper import UserMapper
 from streammine.operators.user_operator import UserOperator
 from streammine.operators.user_reducer import UserReducer
+from streammine.operators.user_slice import UserSliceOperator
 
 
 def adapted(
@@ -23,7 +24,7 @@ def adapted(
     window_epochs: int = 1,
     carries_order: bool = False,
     job: str = "",
-) -> UserMapper | UserReducer | UserOperator:
+) -> UserMapper | UserReducer | UserOperator | UserSliceOperator:
     """The contract's operator for an instance of user code (see loading.load_user_code).
 
     `inputs`: visible schema per port. `keys`: key columns per port; none stands for no key.
@@ -45,4 +46,6 @@ def adapted(
     if isinstance(code, Reducer):
         return UserReducer(name, code, inputs[0], all_keys[0], dead_letter, window_epochs)
     assert isinstance(code, Operator)
+    if overrides(code, "process_slice"):
+        return UserSliceOperator(name, code, inputs, all_keys, dead_letter, job)
     return UserOperator(name, code, inputs, all_keys, orders, dead_letter, carries_order, job)

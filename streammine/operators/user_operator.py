@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, EpochClose, Traits
-from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.operators.aggregates.key_order import load_kernels, order_of
 from streammine.operators.api import Context, Operator, overrides
@@ -231,16 +230,8 @@ class UserOperator:
         self.context.window = epoch.definition.window(epoch.epoch)
         self._timers.enter(epoch)
         if self._store.windows:
-            self._check_windows(epoch.definition)
+            self._store.check_windows(epoch.definition)
             self._store.begin_epoch(epoch.epoch, epoch.definition)
-
-    def _check_windows(self, definition: EpochDefinition) -> None:
-        for name, cell in self._store.windows:
-            if cell.microseconds is not None and definition.kind != "time":
-                raise TopologyError(
-                    f"operator '{self.name}': state '{name}' is {cell!r}, but the epochs count rows; "
-                    "use Window(epochs=...), or epochs by time"
-                )
 
     def _process_pieces(
         self, port: int, batch: pa.RecordBatch, opened: _OpenKeys

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PUBLIC_NAMES = [
     "ClusterError",
     "Context",
+    "History",
     "InputError",
     "JobFailedError",
     "List",
