@@ -25,16 +25,20 @@ from hypothesis import strategies as st
 from streammine.model.contracts import EpochClose, FrozenState, KeepsState
 from streammine.model.epochs import INFINITY, EpochDefinition
 from streammine.model.manifest import SinkDescription
-from streammine.operators import frozen, state_store, user_windows
+from streammine.model.topology.join_kinds import JoinKind
+from streammine.operators import frozen, keyed_table, state_store, user_windows
 from streammine.operators.aggregate import KeyedAggregate
 from streammine.operators.aggregates import window_state
 from streammine.operators.api import Operator, Reducer
 from streammine.operators.committer import CommitOperator
 from streammine.operators.content_size import content_size
+from streammine.operators.event_time import EventTime
+from streammine.operators.interval_join import IntervalJoin
 from streammine.operators.join import EquiJoin
 from streammine.operators.plain_data import decode, encode
 from streammine.operators.sinks import SinkOperator, SinkSettings
 from streammine.operators.state import List, Map, Queue, Value, Window
+from streammine.operators.table_join import TableJoin, TableTimes
 from streammine.operators.user import adapted
 from streammine.operators.windows import TumblingWindow
 from streammine.runtime.output import read_output
@@ -211,6 +215,68 @@ def test_join(epochs: list[tuple[Any, Turn]], window: int, ordered: bool) -> Non
         ],
         [turn for _, turn in epochs],
     )
+
+
+TIMED = pa.schema([("key", pa.int64()), ("t", pa.timestamp("us")), ("gone", pa.bool_())])
+
+
+def timed(epoch: int, rows: Sequence[tuple[int, int]]) -> list[pa.RecordBatch]:
+    """A batch of each row, some of them late or early."""
+    return [
+        pa.record_batch(
+            [
+                pa.array([key]),
+                pa.array([10 * epoch + value], pa.timestamp("us")),
+                pa.array([value % 5 == 0]),
+            ],
+            schema=TIMED,
+        )
+        for key, value in rows
+    ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    runs(st.tuples(PAIR_LISTS, PAIR_LISTS)),
+    st.sampled_from(list(JoinKind)),
+    st.tuples(st.integers(-30, 0), st.integers(0, 30)),
+)
+def test_join_in_an_interval(
+    epochs: list[tuple[Any, Turn]], kind: JoinKind, bounds: tuple[int, int]
+) -> None:
+    times = (EventTime("j", TIMED, TIME), EventTime("j", TIMED, TIME))
+    keys = (("key",), ("key",))
+    assert_undisturbed(
+        lambda: IntervalJoin(
+            "j", (TIMED, TIMED), keys, times, bounds, TIME, kind=kind, ordered=True
+        ),
+        [[timed(epoch, side) for side in sides] for epoch, (sides, _) in enumerate(epochs)],
+        [turn for _, turn in epochs],
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(runs(st.tuples(PAIR_LISTS, PAIR_LISTS)), st.booleans(), st.booleans())
+def test_join_with_a_table(epochs: list[tuple[Any, Turn]], as_of: bool, clears: bool) -> None:
+    clock = EventTime("j", TIMED, TIME)
+    times = TableTimes(clock, clock if as_of else None)
+    keys = (("key",), ("key",))
+    with pytest.MonkeyPatch.context() as patch:
+        if clears:
+            patch.setattr(keyed_table, "_FEW_ROWS", 2)
+        assert_undisturbed(
+            lambda: TableJoin(
+                "j",
+                (TIMED, TIMED),
+                keys,
+                times,
+                kind=JoinKind.LEFT,
+                delete="gone",
+                ordered=True,
+            ),
+            [[timed(epoch, side) for side in sides] for epoch, (sides, _) in enumerate(epochs)],
+            [turn for _, turn in epochs],
+        )
 
 
 class Folded(Reducer):
