@@ -28,8 +28,8 @@ BEGINNING = -(2**63)
 """Watermark and epoch bound of an input of which nothing is known yet."""
 
 FIRST_TIME = -(2**56)
-"""Before any event time of use, in microseconds: some 2,280 years before 1970. Its epoch is still one that can go
-through a loop, if epochs are not shorter than a sixtieth of a second."""
+"""Before any event time of use, in microseconds: some 2,280 years before 1970. Its epoch is still one that
+can go through a loop, if epochs are not shorter than a sixtieth of a second."""
 
 MICROSECONDS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 

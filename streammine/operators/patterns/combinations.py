@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from streammine.model.contracts import IntArray
 from streammine.model.errors import UserCodeError
-from streammine.operators.aggregates.functions import Aggregate, BeyondRangeError, new_part
+from streammine.operators.aggregates.definitions import Aggregate, BeyondRangeError
+from streammine.operators.aggregates.functions import new_part
 from streammine.operators.patterns.conditions import Condition
 from streammine.operators.patterns.references import PREVIOUS, EventExpression, Reference
 from streammine.operators.patterns.timeline import Timeline

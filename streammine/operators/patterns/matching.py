@@ -12,7 +12,8 @@ from streammine.model.contracts import IntArray
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.pattern_parts import leaves
 from streammine.model.topology.patterning import Pattern
-from streammine.operators.aggregates.functions import Aggregate, aggregate
+from streammine.operators.aggregates.definitions import Aggregate
+from streammine.operators.aggregates.functions import aggregate
 from streammine.operators.patterns.choosing import Choosing
 from streammine.operators.patterns.combinations import Combinations, Judge
 from streammine.operators.patterns.combining import Combining
