@@ -141,6 +141,16 @@ def test_a_left_row_of_a_semi_join_leaves_once() -> None:
     assert closed(operator, 2, right=[(2, 25, "r")]) == []
 
 
+def test_a_left_row_that_finds_its_partner_waiting_is_not_kept() -> None:
+    for kind, leaves in (("semi", [(1, 1, 15, "l")]), ("anti", [])):
+        operator = operator_of(-100, 100, kind)
+        closed(operator, 0, right=[(1, 5, "r")])
+        assert closed(operator, 1, left=[(1, 15, "l")]) == leaves
+        assert closed(operator, 2, right=[(1, 25, "r")]) == []
+        assert operator.due_epoch is None
+        assert len(operator._kept[0]) == 0
+
+
 def test_null_keys_leave_alone_at_once() -> None:
     operator = operator_of(-100, 100, "full")
     assert closed(operator, 0, left=[(None, 5, "l")], right=[(None, 6, "r")]) == [

@@ -122,6 +122,27 @@ def test_as_of_a_time_rows_may_be_announced() -> None:
     assert closed(operator, 2, [(1, 24), (1, 25)]) == [(1, 24, 0, 1), (1, 25, 25, 9)]
 
 
+def test_a_row_that_begins_with_the_next_epoch_waits_for_it() -> None:
+    operator = operator_of(kind="left", as_of="ts")
+    closed(operator, 0, [], [price(1, 10, 9)])
+    assert closed(operator, 1, [(1, 10)], [price(1, 3, 7)]) == [(1, 10, 10, 9)]
+
+
+def test_rows_that_wait_are_frozen_incrementally() -> None:
+    operator = operator_of(kind="left", as_of="ts")
+    closed(operator, 0, [], [price(1, 15, 1), price(1, 45, 4)])
+    pieces = [list(operator.freeze(full=False).pieces())]
+    closed(operator, 1, [], [price(1, 35, 3)])
+    pieces.append(list(operator.freeze(full=False).pieces()))
+    other = operator_of(kind="left", as_of="ts")
+    other.restore(1, True, iter(pieces[0]))
+    other.restore(1, False, iter(pieces[1]))
+    for each in (operator, other):
+        assert closed(each, 2, [(1, 20)]) == [(1, 20, 15, 1)]
+        assert closed(each, 3, [(1, 34), (1, 35)]) == [(1, 34, 15, 1), (1, 35, 35, 3)]
+        assert closed(each, 4, [(1, 45)]) == [(1, 45, 45, 4)]
+
+
 def test_as_of_a_time_what_comes_later_replaces_what_came_before() -> None:
     operator = operator_of(kind="left", as_of="ts")
     closed(operator, 5, [], [price(1, 55, 9)])
