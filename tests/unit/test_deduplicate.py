@@ -91,6 +91,12 @@ def test_a_burst_that_ends_with_an_epoch_leaves_with_it() -> None:
     assert close(operator, 0, (1, 1, "a")) == [(0, 1, 1, "a")]
 
 
+def test_a_burst_that_ended_leaves_though_the_next_one_has_two_rows() -> None:
+    operator = within(5, last=True)
+    assert close(operator, 0, (8, 1, "a")) == []
+    assert close(operator, 1, (14, 1, "b"), (14, 1, "b")) == [(1, 1, 8, "a"), (1, 1, 14, "b")]
+
+
 def test_late_rows_and_rows_without_time_are_set_aside() -> None:
     operator = within(15)
     close(operator, 3, (30, 1, "a"))
