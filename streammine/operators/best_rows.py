@@ -1,7 +1,7 @@
 """The first rows of each group, gathered from batches that come in any order.
 
-What is gathered is cut down to the first rows of each group whenever it has grown to twice what such a cut
-left. Between two cuts most rows that can't be among the first ones are recognised as they come, by one
+What is gathered is cut down to the first rows of each group whenever it has grown to a few times what such a
+cut left. Between two cuts most rows that can't be among the first ones are recognised as they come, by one
 number: the *bound* of their group, which the group's last of the first rows has (see
 RowOrder.leading_words).
 """
@@ -88,9 +88,10 @@ class BestRows:
         self.cuts += 1
         self.batches = [rows]
         self._rows = rows.num_rows
-        self._most_rows = max(_ROWS_NOT_CUT, 2 * self._rows)
+        cuts_deep = 2 * self._rows < before
+        self._most_rows = max(_ROWS_NOT_CUT, (2 if cuts_deep else 4) * self._rows)
         # where hardly any row goes, looking at each before costs more than it saves
-        if self._count != 1 and self._order.leads_with_words and 2 * self._rows < before:
+        if self._count != 1 and self._order.leads_with_words and cuts_deep:
             self._screen = _Screen(self._order)
             self._screen.learn(rows, arranged, self._count or 0)
 

@@ -129,6 +129,7 @@ class KeyedRows:
         if not full:
             return False, _pieces(changed)
         table, places = self._table(), self._places[self._places != _NONE]
+        # made when they are asked for, on another thread
         return True, _pieces((PUT, _one_batch(table.take(pa.array(places)))) for _ in range(1))
 
     def restore_anew(self) -> None:

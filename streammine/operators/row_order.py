@@ -103,7 +103,7 @@ class RowOrder:
         if not columns:
             columns = [pa.repeat(pa.scalar(0, pa.int8()), batch.num_rows)]
         names = [str(number) for number in range(len(columns))]
-        order = canonical_order(pa.record_batch(columns, names), names)
+        order = canonical_order(pa.record_batch(columns, names))
         places = pa.array(order)
         ordered = [column.take(places) for column in columns]
         group_begins = _differences(ordered[: len(self.keys)], batch.num_rows)

@@ -65,3 +65,19 @@ def test_two_replicas(first: int) -> None:
 def test_runs_are_hit_often() -> None:
     done = ALONE.run("all", SEEDS[:PORTION])
     assert sum(sum(trial.faults.values()) for trial in done) >= 2 * PORTION
+
+
+def test_replicas_agree_on_each_feed_of_a_union_by_itself() -> None:
+    """Two feeds with two receivers each, put together with a source that has no choice."""
+    received = {name: rows(seed) for seed, name in enumerate(("east", "west", "north", "south"))}
+    chosen = Topology(name="chosen", epoch={"time": "5s", "column": "ts"}, replicas=2)
+    for name in (*received, "plain"):
+        chosen = chosen.source(name, files=f"{name}.parquet", prepare="none", slices=1, replicas=1)
+    chosen = (
+        chosen.operator("across", either=["east", "west"])
+        .operator("along", either=["north", "south"])
+        .operator("all", union=["across", "along", "plain"])
+        .operator("counts", input="all", key="key", aggregate={"count": "count()"}, slices=1)
+        .sink("result", input="counts", format="console")
+    )
+    Seeds(Workload(chosen, {**received, "plain": rows(9)})).run("all", SEEDS[:4])

@@ -103,6 +103,23 @@ def test_a_key_that_is_missing_for_long_is_forgotten() -> None:
     assert close(operator, 5, (1, 0.5)) == [], "missing in one"
 
 
+@pytest.mark.parametrize("keys", [["house"], []])
+def test_a_key_that_is_gone_is_gone_in_a_snapshot_of_what_changed(keys: list[str]) -> None:
+    #   0  1 2 3      the row comes in epochs 0 and 3
+    #   x . . x
+    operator, restored = (
+        ChangedRows("changes", SCHEMA, keys, gone="gone") for _ in ("as it runs", "restored")
+    )
+    for epoch, rows in enumerate([[(1, 0.5)], []]):
+        assert [row[-1] for row in close(operator, epoch, *rows)] == [bool(epoch)]
+        frozen = operator.freeze(full=False)
+        assert frozen.full == (epoch == 0)
+        restored.restore(operator.state_version, frozen.full, frozen.pieces())
+        assert restored.due_epoch == operator.due_epoch == (1 if epoch == 0 else None)
+    assert close(restored, 2) == []
+    assert close(restored, 3, (1, 0.5)) == close(operator, 3, (1, 0.5)) != []
+
+
 def test_one_row_of_a_window_counts() -> None:
     operator = ChangedRows("changes", SCHEMA, [], by="house", ignore=["house"])
     assert close(operator, 0, (1, 0.5), (3, 0.2), (2, 0.9)) == [(0, 3, 0.2)]

@@ -91,6 +91,23 @@ def test_a_burst_that_ends_with_an_epoch_leaves_with_it() -> None:
     assert close(operator, 0, (1, 1, "a")) == [(0, 1, 1, "a")]
 
 
+def test_a_burst_that_ended_leaves_though_the_next_one_has_two_rows() -> None:
+    operator = within(5, last=True)
+    assert close(operator, 0, (8, 1, "a")) == []
+    assert close(operator, 1, (14, 1, "b"), (14, 1, "b")) == [(1, 1, 8, "a"), (1, 1, 14, "b")]
+
+
+def test_what_is_restored_is_due_when_it_was() -> None:
+    operator, restored = within(15, last=True), within(15, last=True)
+    for epoch, rows in enumerate([[(1, 1, "a"), (27, 2, "ahead")], [(17, 1, "b")]]):
+        close(operator, epoch, *rows)
+        frozen = operator.freeze(full=False)
+        restored.restore(operator.state_version, frozen.full, frozen.pieces())
+        assert restored.due_epoch == operator.due_epoch == (1, 2)[epoch]
+    found = [close(each, epoch) for each in (operator, restored) for epoch in (3, 4)]
+    assert found[:2] == found[2:] == [[(3, 1, 17, "b")], [(4, 2, 27, "ahead")]]
+
+
 def test_late_rows_and_rows_without_time_are_set_aside() -> None:
     operator = within(15)
     close(operator, 3, (30, 1, "a"))

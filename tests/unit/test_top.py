@@ -24,6 +24,7 @@ from streammine.model.errors import TopologyError
 from streammine.model.topology import OrderTerm
 from streammine.operators import best_rows
 from streammine.operators.top import RankedRows
+from streammine.operators.windows import TumblingWindow
 from streammine.testing import assert_deterministic, assert_rows
 
 MINUTE = EpochDefinition("time", 60_000_000, "ts")
@@ -165,6 +166,26 @@ def test_many_rows_are_cut_down_on_the_way(keys: list[str], count: int) -> None:
     place = 2 if keys else 1
     found = [(row[place], row[-1]) for row in left(operator, *batches)]
     assert found == expected
+
+
+def test_a_window_that_was_cut_between_two_snapshots_is_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(best_rows, "_ROWS_NOT_CUT", 3)
+
+    def made() -> RankedRows:
+        return RankedRows("top", SCHEMA, [], by("count asc"), count=2, window=TumblingWindow(5))
+
+    operator, restored = made(), made()
+    for epoch, row in enumerate([("a", 9), ("b", 8), ("c", 7), ("d", 6)]):
+        assert left(operator, words(row), epoch=epoch) == []
+        frozen = operator.freeze(full=False)
+        assert frozen.full == (epoch == 0)
+        restored.restore(operator.state_version, frozen.full, frozen.pieces())
+    assert restored.due_epoch == 4
+    expected = [(4, 1, "e", 5), (4, 2, "d", 6)]
+    assert left(restored, words(("e", 5)), epoch=4) == expected
+    assert left(operator, words(("e", 5)), epoch=4) == expected
 
 
 def test_a_combiner_sends_no_more_than_the_first_rows_of_each_key() -> None:
