@@ -21,6 +21,7 @@ from streammine import (
     Value,
     Window,
 )
+from streammine.model.modules import load_object
 from streammine.operators.user_slice import UserSliceOperator
 from streammine.testing import assert_deterministic, check_operator
 from tests.unit.user_code_samples import READINGS, closing, readings
@@ -131,15 +132,15 @@ def test_it_keeps_what_it_claims_in_any_order_and_restored_midway() -> None:
         check_operator(Totals, some_batches(seed), key="plug")
 
 
-def test_the_documented_operator_works_as_it_stands_there() -> None:
+def test_the_documented_operator_works_as_it_stands_there(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "operators" / "process-slice.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(# levels\.py\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    module: dict[str, Any] = {"__name__": "levels"}
-    exec(code, module)
+    (tmp_path / "levels.py").write_text(code, encoding="utf-8")
+    levels: Any = load_object("levels:Levels", str(tmp_path))
     loads = [{3: 1.0, 1: 2.0, 2: 3.0}, {2: 5.0, 4: 2.0}, {1: 5.0, 3: 0.0}]
     batches = [pa.record_batch({"plug": [*each], "load": [*each.values()]}) for each in loads]
-    check_operator(module["Levels"], batches, key="plug")
-    made = UserSliceOperator("levels", module["Levels"](), [batches[0].schema], [["plug"]])
+    check_operator(levels, batches, key="plug")
+    made = UserSliceOperator("levels", levels(), [batches[0].schema], [["plug"]])
     assert [row[2] for row in ran(made, 0, batches[0])] != [0.0] * 3
     assert ran(made, 1, batches[2]) == [(1, 5.0, 3.0), (3, 0.0, -1.0)]
 
