@@ -54,9 +54,11 @@ def readings(rows: pa.RecordBatch | pa.Table) -> list[check.Reading]:
     ]
 
 
-def sums(rows: pa.RecordBatch) -> pa.RecordBatch:
+def sums(rows: pa.RecordBatch, start: int = START) -> pa.RecordBatch:
     """What the topology's aggregate makes of an epoch."""
-    loads = pa.Table.from_batches([UserMapper("loads", Loads(), rows.schema).apply(rows).batch])
+    loads = pa.Table.from_batches(
+        [UserMapper("loads", Loads(start), rows.schema).apply(rows).batch]
+    )
     keys = ["house_id", "household_id", "plug_id", "minute"]
     wanted = [("milliwatts", "sum"), ("milliwatts", "count")]
     found = loads.group_by(keys).aggregate(wanted).combine_chunks()
@@ -64,11 +66,11 @@ def sums(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.table(columns, [*keys, "milliwatts", "readings"]).to_batches()[0]
 
 
-def by_epoch(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
+def by_epoch(rows: pa.RecordBatch, start: int = START) -> dict[int, pa.RecordBatch]:
     """The sums of each epoch that has loads."""
     epochs = rows.column("ts").to_numpy() // 30
     return {
-        epoch: sums(some)
+        epoch: sums(some, start)
         for epoch in np.unique(epochs).tolist()
         if 1 in (some := rows.filter(pa.array(epochs == epoch))).column("property").to_pylist()
     }
@@ -80,7 +82,8 @@ def operator(epoch: pa.RecordBatch, **more: int) -> UserSliceOperator:
 
 def found(rows: pa.RecordBatch | list[Row], **more: int) -> check.Forecasts:
     """What the operators make of the rows, epoch by epoch."""
-    epochs = by_epoch(batch(rows) if isinstance(rows, list) else rows)
+    start = more.get("start", START)
+    epochs = by_epoch(batch(rows) if isinstance(rows, list) else rows, start)
     made = operator(next(iter(epochs.values())), **more)
     streams: check.Forecasts = {
         (level, minutes): defaultdict(set)
@@ -155,6 +158,13 @@ def test_a_second_that_ends_a_slice_counts_in_it_though_a_later_epoch_has_it() -
     before = [load(10, 4.0), load(59, 60.0)]
     streams = found([*before, load(DAY - 110, 10.0)])
     assert last(streams, "plug", 1) == {(START + DAY, 0, 0, 0, (10.0 + 32.0) / 2)}
+
+
+@pytest.mark.parametrize("start", [START - 1, START - 16, START - 31])
+def test_slices_may_begin_at_any_second(start: int) -> None:
+    rows = same_hours(Grid(houses=2, plugs=5, interval=7), days=2, rounds=30)
+    expected = check.forecasts(readings(rows), start)
+    assert check.first_difference(found(rows, start=start), expected) is None
 
 
 def test_on_the_first_day_the_current_average_is_predicted() -> None:

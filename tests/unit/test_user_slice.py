@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,10 +21,12 @@ from streammine import (
     Value,
     Window,
 )
+from streammine.model.modules import load_object
 from streammine.operators.user_slice import UserSliceOperator
 from streammine.testing import assert_deterministic, check_operator
 from tests.unit.user_code_samples import READINGS, closing, readings
 
+ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = pa.schema([("plug", pa.int64()), ("total", pa.float64())])
 
 
@@ -126,6 +130,19 @@ def some_batches(seed: int) -> list[pa.RecordBatch]:
 def test_it_keeps_what_it_claims_in_any_order_and_restored_midway() -> None:
     for seed in range(3):
         check_operator(Totals, some_batches(seed), key="plug")
+
+
+def test_the_documented_operator_works_as_it_stands_there(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "operators" / "process-slice.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(# levels\.py\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "levels.py").write_text(code, encoding="utf-8")
+    levels: Any = load_object("levels:Levels", str(tmp_path))
+    loads = [{3: 1.0, 1: 2.0, 2: 3.0}, {2: 5.0, 4: 2.0}, {1: 5.0, 3: 0.0}]
+    batches = [pa.record_batch({"plug": [*each], "load": [*each.values()]}) for each in loads]
+    check_operator(levels, batches, key="plug")
+    made = UserSliceOperator("levels", levels(), [batches[0].schema], [["plug"]])
+    assert [row[2] for row in ran(made, 0, batches[0])] != [0.0] * 3
+    assert ran(made, 1, batches[2]) == [(1, 5.0, 3.0), (3, 0.0, -1.0)]
 
 
 def test_neither_nodes_nor_slices_can_be_seen() -> None:
