@@ -18,22 +18,23 @@ Segment = tuple[int, pa.RecordBatch]
 
 
 def in_strict_order(
-    bags: Sequence[Sequence[pa.RecordBatch]], orders: Sequence[tuple[str, ...]]
+    bags: Sequence[Sequence[pa.RecordBatch]],
+    orders: Sequence[tuple[str, ...]],
+    interleaved: bool = True,
 ) -> Iterator[Segment]:
     """Segments (port, batch) in total order.
 
     `bags[port]` holds the epoch's batches in any order; `orders[port]` names the columns that order the
-    rows of that port. Rows of several ports are interleaved by event time, ties by port.
+    rows of that port. Rows of several ports are `interleaved` by event time, ties by port; else each port
+    is one segment.
     """
     tables = [
         (port, _sorted(batches, orders[port])) for port, batches in enumerate(bags) if batches
     ]
-    if len(tables) == 1:
-        yield tables[0]
-        return
-    if not tables:
-        return
-    yield from _interleaved(tables)
+    if interleaved and len(tables) > 1:
+        yield from _interleaved(tables)
+    else:
+        yield from tables
 
 
 def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.RecordBatch:
@@ -54,10 +55,22 @@ def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] |
     varying = [key for key in keys if key[0] != key[-1] or (key != key[0]).any()]
     if not varying:
         return None
-    # compared, not subtracted: differences of unsigned or far apart integers wrap around
-    if len(varying) == 1 and bool((varying[0][1:] >= varying[0][:-1]).all()):
-        return None
-    return np.lexsort(varying[::-1]).astype(np.int64)
+    return None if _in_order(varying) else np.lexsort(varying[::-1]).astype(np.int64)
+
+
+def _in_order(keys: list[npt.NDArray[np.int64]]) -> bool:
+    """Whether rows are in the order of these columns, the first of which is the most significant."""
+    tied: npt.NDArray[np.intp] | None = None
+    for key in keys:
+        # compared, not subtracted: differences of unsigned or far apart integers wrap around
+        before, after = (key[:-1], key[1:]) if tied is None else (key[tied], key[tied + 1])
+        if (before > after).any():
+            return False
+        equal = np.flatnonzero(before == after)
+        tied = equal if tied is None else tied[equal]
+        if not tied.size:
+            return True
+    return True
 
 
 def _interleaved(tables: list[tuple[int, pa.RecordBatch]]) -> Iterator[Segment]:

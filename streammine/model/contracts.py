@@ -244,6 +244,17 @@ class SequentialOperator(Protocol):
 
 
 @runtime_checkable
+class MergesPorts(Protocol):
+    """A sequential operator that brings the rows of several ports into one order itself.
+
+    Under strict it is given the ports one after the other, each in (time, position) order, where others are
+    given them interleaved by event time, in as many segments as it takes.
+    """
+
+    merges_ports: bool
+
+
+@runtime_checkable
 class HoldsWindows(Protocol):
     """A stateful or sequential operator that holds results back until a window is over."""
 
