@@ -1,6 +1,6 @@
 """Taxi rides in New York: the ACM DEBS 2015 Grand Challenge, both queries, in event order.
 
-Input: one line per trip, 17 columns (`make_trips.COLUMNS`), in the order of drop-off times, which is event time.
+Input: one line per trip, 17 columns (`make_trips.COLUMNS`), sorted by drop-off time, which is event time.
 
 Query 1, frequent routes
     The ten routes (start cell, end cell; cells of 500 m) with most trips completed in the last 30 minutes.
@@ -10,11 +10,13 @@ Query 2, profitable areas
     started in the cell and ended in the last 15 minutes, divided by the number of taxis that are empty there.
     A taxi is empty where it dropped off less than 30 minutes ago and has not picked anyone up since.
 
-Of each, a row leaves whenever the list changes, with the times of the trip that changes it. Source: Jerzak and
-Ziekow, "The DEBS 2015 Grand Challenge" (DEBS 2015). The shape, trackers that are partitioned by what they
-track, and one slice that ranks what these tell, is that of Martin, Brito and Fetzer, "Real time data analysis
-of taxi rides using StreamMine3G" (DEBS 2015). All of it is in `topology.yaml`; there is no code of its own,
-for `recent` tracks what the last while amounts to by key, `latest` where each taxi is, and `leaders` ranks.
+Of each, a row leaves whenever the list changes, with the times of the trip that changes it.
+
+Source: Jerzak and Ziekow, "The DEBS 2015 Grand Challenge" (DEBS 2015). The shape, trackers that are
+partitioned by what they track, and one slice that ranks what these tell, is that of Martin, Brito and Fetzer,
+"Real time data analysis of taxi rides using StreamMine3G" (DEBS 2015). It is in `topology.yaml`; `recent`
+tracks what the last while amounts to by key, `latest` where each taxi is, and `leaders` ranks. `operators.py`
+finds the cells.
 
 Decisions where the challenge is silent:
 

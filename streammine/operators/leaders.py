@@ -37,7 +37,7 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True)
 class _Changes:
     """The changes of an epoch in their order. `rows`: their numbers among all rows of all ports, in turn.
-    `order`: see Leaders._order_values."""
+    `order`: see Leaders._order_values; `before`: what was known of all keys before them."""
 
     rows: IntArray
     ids: IntArray
@@ -45,6 +45,7 @@ class _Changes:
     tells: Mask
     order: npt.NDArray[np.int64]
     known: list[Known]
+    before: list[Known]
 
 
 class Leaders:
@@ -198,6 +199,7 @@ class Leaders:
         ids = np.concatenate(columns)[rows]
         self._note_changed(ids)
         self._ranking.grow(self._ids.size)
+        before = [measure.copied() for measure in self._measures]
         known = []
         for measure in self._measures:
             values = [measure.values(batch, port) for port, batch in batches]
@@ -209,7 +211,7 @@ class Leaders:
         # the columns before the last are those that say which event it is
         last = np.ones(ids.size, np.bool_)
         last[:-1] = (order[:-1, 1:] != order[:-1, :-1]).any(axis=0)
-        return _Changes(rows, ids, by_event, by_event & last, order, known)
+        return _Changes(rows, ids, by_event, by_event & last, order, known, before)
 
     def _order_values(self, port: int, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """By which rows of all ports are put in one order (int64[columns, rows]): event time, whether it is
@@ -250,12 +252,11 @@ class Leaders:
         of_change, of_key, numbers = _numbered(told.places, changes.ids.size, self._ids.size)
         ids = np.concatenate([changes.ids[of_change], of_key])
         known = []
-        for measure, after in zip(self._measures, changes.known, strict=True):
-            now = measure.of(of_key)
+        for after, before in zip(changes.known, changes.before, strict=True):
             known.append(
                 (
-                    np.concatenate([after[0][of_change], now[0]]),
-                    np.concatenate([after[1][of_change], now[1]]),
+                    np.concatenate([after[0][of_change], before[0][of_key]]),
+                    np.concatenate([after[1][of_change], before[1][of_key]]),
                 )
             )
         seen = self._batch(self._ids.keys(ids), known)

@@ -77,6 +77,10 @@ class Measure:
         """What is known of some keys."""
         return self._held[ids], self._known[ids]
 
+    def copied(self) -> Known:
+        """What is known of all keys now."""
+        return self._held.copy(), self._known.copy()
+
     def put(self, ids: IntArray, values: Known) -> None:
         """What is known of some keys is this."""
         self._held[ids], self._known[ids] = values
