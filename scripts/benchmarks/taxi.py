@@ -1,9 +1,9 @@
 """The queries of `apps/taxi`: trips in a second, and the delay from a trip to the row that it triggers.
 
-Throughput: made trips, as many in a minute of event time as in the real data, from the prepared epoch log; in
-epochs of an hour, which change nothing but how much is done at once. Delay: the same trips paced, in epochs of
-a minute, from when the trip was read to when its row was handed to the sink, as the sinks' column `delay`
-tells.
+Throughput: made trips, as many in a minute of event time as in the real data, from the prepared epoch log;
+in epochs of an hour, which change nothing but how much is done at once. Delay: the same trips paced, in
+epochs of a minute, from when a trip was read to when its row was handed to the sink, as the sinks' column
+`delay` tells.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ The costly classic: the whole epoch is collected and sorted before the operator 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -55,22 +56,28 @@ def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] |
     varying = [key for key in keys if key[0] != key[-1] or (key != key[0]).any()]
     if not varying:
         return None
-    return None if _in_order(varying) else np.lexsort(varying[::-1]).astype(np.int64)
+    packed = _packed(varying)
+    if packed is None:
+        return np.lexsort(varying[::-1]).astype(np.int64)
+    if bool((packed[1:] >= packed[:-1]).all()):
+        return None
+    # made of runs that are in order already, one of each sender, which this sort merges
+    return np.argsort(packed, kind="stable").astype(np.int64)
 
 
-def _in_order(keys: list[npt.NDArray[np.int64]]) -> bool:
-    """Whether rows are in the order of these columns, the first of which is the most significant."""
-    tied: npt.NDArray[np.intp] | None = None
-    for key in keys:
-        # compared, not subtracted: differences of unsigned or far apart integers wrap around
-        before, after = (key[:-1], key[1:]) if tied is None else (key[tied], key[tied + 1])
-        if (before > after).any():
-            return False
-        equal = np.flatnonzero(before == after)
-        tied = equal if tied is None else tied[equal]
-        if not tied.size:
-            return True
-    return True
+def _packed(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:
+    """One number for each row, in the order of the key columns; None where 63 bits don't hold it."""
+    lows = [int(key.min()) for key in keys]
+    spans = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if prod(spans) >= 2**63:
+        return None
+    packed = np.zeros(len(keys[0]), np.int64)
+    for key, low, span in zip(keys, lows, spans, strict=True):
+        packed *= span
+        # uint64 is subtracted as it is, narrower types where the distance fits
+        wide = key if key.dtype == np.uint64 else key.astype(np.int64)
+        packed += (wide - wide.dtype.type(low)).astype(np.int64)
+    return packed
 
 
 def _interleaved(tables: list[tuple[int, pa.RecordBatch]]) -> Iterator[Segment]:

@@ -43,7 +43,6 @@ from streammine.model.contracts import (
     FrozenSlice,
     HoldsWindows,
     KeepsState,
-    MergesPorts,
     RunsUserCode,
     SequentialOperator,
     SetsAside,
@@ -121,7 +120,7 @@ class OperatorProcessor:
         self._committing = operator if isinstance(operator, Commits) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
-        self._merges_ports = isinstance(operator, MergesPorts) and operator.merges_ports
+        self._merges_ports = getattr(operator, "merges_ports", False)
         # where any order is as good as another, accumulators merged by channel are the bags in that order
         self._buffers = (
             self.discipline is Discipline.STRICT

@@ -51,7 +51,7 @@ class _Changes:
 class Leaders:
     """Ranks keys by an expression over what is known of them, and tells the foremost.
 
-    A SequentialOperator that KeepsState, and takes its ports one by one (contracts.MergesPorts). Rows of all
+    A SequentialOperator that KeepsState, and takes its ports one by one (`merges_ports`). Rows of all
     ports that stem from one event are one change: the foremost are looked at behind the last of them, and
     told if they are others, or show something else, than when they were told last. What time alone changes
     is told with the next event.
@@ -227,8 +227,7 @@ class Leaders:
         return np.stack([values[0], by_event, *places, np.full(batch.num_rows, port)])
 
     def _ranked(self, changes: _Changes) -> Told:
-        batch = self._batch(self._ids.keys(changes.ids), changes.known)
-        ranks, listed = ranks_of(self._by.evaluate(batch))
+        ranks, listed = ranks_of(self._by.evaluate(self._for_ranking(changes.ids, changes.known)))
         first = np.ones(changes.ids.size, np.bool_)
         for measure, known in zip(self._measures, changes.known, strict=True):
             first &= measure.as_first(known)
@@ -273,6 +272,14 @@ class Leaders:
             schema = pa.schema([*schema, *self.hidden])
         return [pa.RecordBatch.from_arrays(output, schema=schema)]
 
+    def _for_ranking(self, ids: IntArray, known: Sequence[Known]) -> pa.RecordBatch:
+        """What the keys are ranked by; key columns, which cost most, only where they are needed."""
+        if self._by.needs.isdisjoint(self._key):
+            return self._batch(
+                [pa.nulls(ids.size, self._seen.field(k).type) for k in self._key], known
+            )
+        return self._batch(self._ids.keys(ids), known)
+
     def _batch(self, keys: list[pa.Array], known: Sequence[Known]) -> pa.RecordBatch:
         arrays = [
             measure.array(values) for measure, values in zip(self._measures, known, strict=True)
@@ -306,7 +313,7 @@ class Leaders:
         for measure in self._measures:
             measure.grow(ids.size)
         known = [measure.of(ids) for measure in self._measures]
-        ranks, listed = ranks_of(self._by.evaluate(self._batch(self._ids.keys(ids), known)))
+        ranks, listed = ranks_of(self._by.evaluate(self._for_ranking(ids, known)))
         self._ranking.rebuild(
             ranks, listed, [part for place in self._shown for part in known[place]]
         )
