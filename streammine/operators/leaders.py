@@ -14,7 +14,7 @@ from streammine.model.contracts import EpochClose, IntArray, Traits
 from streammine.model.errors import TopologyError
 from streammine.model.topology.leading import Leading
 from streammine.operators.event_order import checked_order, is_by_event, place_values
-from streammine.operators.expressions import Expression, unknown_column
+from streammine.operators.expressions import Expression, evaluated, unknown_column
 from streammine.operators.frozen import (
     Handover,
     check_version,
@@ -259,11 +259,13 @@ class Leaders:
                 )
             )
         seen = self._batch(self._ids.keys(ids), known)
-        shown = [expression.evaluate(seen) for expression in self._show.values()]
+        # all that stand first, then all that stand second, and so on: one column each
+        found = numbers.T.ravel()
+        takes = pa.array(found, mask=found < 0)
+        shown = [values.take(takes) for values in evaluated(list(self._show.values()), seen)]
+        rows = told.by.size
         for place in range(self._count):
-            found = numbers[:, place]
-            takes = pa.array(found, mask=found < 0)
-            output += [values.take(takes) for values in shown]
+            output += [values.slice(place * rows, rows) for values in shown]
         schema = self.output
         if self._carries_order:
             times, _, *places, _ = changes.order[:, told.by]

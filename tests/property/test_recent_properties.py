@@ -127,7 +127,7 @@ def latest_rows(rows: list[Row], length: int) -> Mapping[int, list[Row]]:
 )
 def test_latest_tells_each_row_that_comes_and_goes(rows: list[Row], length: int, seed: int) -> None:
     # hypothesis may draw equal rows as one object
-    rows = [tuple([*row]) for row in rows]
+    rows = [(*row,) for row in rows]
 
     def make(combined: bool) -> Latest:
         return Latest(
