@@ -16,7 +16,7 @@ that the restored one writes later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -55,7 +55,8 @@ class SinkSettings:
     """What all slices of a sink share.
 
     `columns` are the columns that are written, rows as they come. `every` is the number of epochs
-    in a group; `run` the number of this run in the sink's folder.
+    in a group; `run` the number of this run in the sink's folder. `delay` names the last of the columns
+    where it is the sink's own: how long the rows took.
     """
 
     name: str
@@ -63,6 +64,7 @@ class SinkSettings:
     columns: pa.Schema
     run: int
     every: int = 1
+    delay: str | None = None
     file_bytes: int = FILE_BYTES
 
 
@@ -96,8 +98,14 @@ class SinkOperator:
     state_version = 1
 
     def __init__(
-        self, settings: SinkSettings, store: Store, slice_index: int, generation: int
+        self,
+        settings: SinkSettings,
+        store: Store,
+        slice_index: int,
+        generation: int,
+        delay_of: Callable[[int], float | None] = lambda epoch: None,
     ) -> None:
+        """`delay_of` tells of an epoch how many milliseconds ago its first row was read, if it is known."""
         assert settings.every > 0, "a group has at least one epoch"
         require_writable(settings.name, settings.format, settings.columns)
         self.name = settings.name
@@ -112,6 +120,7 @@ class SinkOperator:
         self._store = store
         self._slice = slice_index
         self._generation = generation
+        self._delay_of = delay_of
         self._files = 0
         self._batches: list[pa.RecordBatch] = []
         self._epochs: list[int] = []
@@ -187,7 +196,14 @@ class SinkOperator:
         self._content_bytes += sum(map(content_size, batches))
 
     def _take(self, epoch: int, rows: SinkAccumulator) -> None:
-        self._hold(rows.batches)
+        batches = rows.batches
+        if self._settings.delay is not None:
+            delay = pa.scalar(self._delay_of(epoch), pa.float64())
+            batches = [
+                batch.append_column(self._settings.delay, pa.repeat(delay, batch.num_rows))
+                for batch in batches
+            ]
+        self._hold(batches)
         self._epochs.append(epoch)
         self._rows.append(sum(batch.num_rows for batch in rows.batches))
 
