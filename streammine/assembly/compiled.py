@@ -467,9 +467,6 @@ class CompiledJob:
             columns=self.sink_schema(vertex.name),
             run=target.run,
             every=self.commit_every(vertex.name),
-            delay=self.topology.sinks[vertex.name].delay
-            if vertex.name in self.topology.sinks
-            else None,
         )
         store = environment.open_store(target.location)
         place = (replica.slice.index, replica.generation)

@@ -73,8 +73,8 @@ class Environment:
     called when the job runs, not before. `open_store` opens a sink's folder or URL; `targets` says where
     each sink goes. `snapshots` is the store that replicas are restored from. `channel_budget_bytes` replaces
     each channel's share of credit, for tests of narrow channels. `agreement`: how patient replicas are that
-    agree with others on their input. `delay_of`: how many milliseconds ago an epoch's oldest row was read, for
-    sinks that tell it; None where that is not measured.
+    agree with others on their input. `delay_of`: how many milliseconds ago an epoch's oldest row was read;
+    None where that is not measured.
     """
 
     open_reader: Callable[[str, int, tuple[str, ...] | None, Position | None], SourceReader]

@@ -54,9 +54,9 @@ FILE_BYTES = 256 << 20
 class SinkSettings:
     """What all slices of a sink share.
 
-    `columns` are the columns that are written, rows as they come. `every` is the number of epochs
-    in a group; `run` the number of this run in the sink's folder. `delay` names the last of the columns
-    where it is the sink's own: how long the rows took.
+    `columns` are the columns that are written, rows as they come; one that rows come without is the last, and
+    holds how long they took. `every` is the number of epochs
+    in a group; `run` the number of this run in the sink's folder.
     """
 
     name: str
@@ -64,7 +64,6 @@ class SinkSettings:
     columns: pa.Schema
     run: int
     every: int = 1
-    delay: str | None = None
     file_bytes: int = FILE_BYTES
 
 
@@ -197,12 +196,10 @@ class SinkOperator:
 
     def _take(self, epoch: int, rows: SinkAccumulator) -> None:
         batches = rows.batches
-        if self._settings.delay is not None:
+        if batches[0].num_columns < len(self._settings.columns):
             delay = pa.scalar(self._delay_of(epoch), pa.float64())
-            batches = [
-                batch.append_column(self._settings.delay, pa.repeat(delay, batch.num_rows))
-                for batch in batches
-            ]
+            name = self._settings.columns.names[-1]
+            batches = [b.append_column(name, pa.repeat(delay, b.num_rows)) for b in batches]
         self._hold(batches)
         self._epochs.append(epoch)
         self._rows.append(sum(batch.num_rows for batch in rows.batches))

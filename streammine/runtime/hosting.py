@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +26,7 @@ from streammine.model.errors import (
     SnapshotDamagedError,
     UserCodeError,
 )
+from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec
 from streammine.model.topology import Topology
@@ -303,3 +304,9 @@ class HostedJob:
         for hosted in slices:
             hosted.close()
         self.seats.close()
+
+
+def stamped(header: FrameHeader, jobs: Mapping[int, HostedJob]) -> bytes:
+    """The header of a frame that leaves, with what its job knows of when the epoch was read."""
+    job = jobs.get(header.job)
+    return header.encode(0 if job is None else job.read_times.of(header.epoch))

@@ -58,10 +58,9 @@ from streammine.model.job_codec import (
 )
 from streammine.runtime.deciding import Decider
 from streammine.runtime.failures import failure_text
-from streammine.runtime.hosting import HostedJob
+from streammine.runtime.hosting import HostedJob, stamped
 from streammine.runtime.measured import MeasuredProcess, counters_of
 from streammine.runtime.outbox import Outbox
-from streammine.runtime.read_times import stamped
 from streammine.runtime.recovery import SnapshotKeeper
 from streammine.runtime.transport import ControlReceived, DataReceived, RequestReceived, Transport
 from streammine.runtime.workers import Turn, Workers

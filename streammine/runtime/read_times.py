@@ -9,9 +9,7 @@ whose rows reach it, and what is told is never too short: the oldest row of the 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from threading import Lock
-from typing import Protocol
 
 from streammine.model.frames import FrameHeader
 
@@ -50,13 +48,3 @@ class ReadTimes:
         """From then until now; None where nothing is known of the epoch."""
         at = self.of(epoch)
         return max(0.0, time.time() - at / 1e6) * 1e3 if at else None
-
-
-class _Job(Protocol):
-    read_times: ReadTimes
-
-
-def stamped(header: FrameHeader, jobs: Mapping[int, _Job]) -> bytes:
-    """The header of a frame that leaves, with what its job knows of the epoch."""
-    job = jobs.get(header.job)
-    return header.encode(0 if job is None else job.read_times.of(header.epoch))
