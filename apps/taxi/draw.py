@@ -1,7 +1,7 @@
 """Draws where it paid to be: ``python -m apps.taxi.draw [--output FOLDER] [--picture FILE]``.
 
-Each cell that was ever among the ten most profitable is as dark as it was profitable, on average over the rows
-that name it. Needs matplotlib (the extra `bench`), and output that the topology has committed.
+Each cell that was ever among the ten most profitable is as dark as it was profitable, on average over the
+rows that name it. Needs matplotlib (the extra `bench`), and output that the topology has committed.
 """
 
 from __future__ import annotations
