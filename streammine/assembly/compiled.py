@@ -469,7 +469,8 @@ class CompiledJob:
             every=self.commit_every(vertex.name),
         )
         store = environment.open_store(target.location)
-        return SinkOperator(settings, store, replica.slice.index, replica.generation)
+        place = (replica.slice.index, replica.generation)
+        return SinkOperator(settings, store, *place, environment.delay_of)
 
     def _committer(
         self, sink: str, replica: NewReplica, environment: Environment
@@ -482,7 +483,7 @@ class CompiledJob:
             format=target.format,
             schema=self.sink_schema(sink),
             ordered=settings is not None and settings.ordered,
-            volatile=tuple(settings.volatile) if settings is not None else (),
+            volatile=settings.all_volatile if settings is not None else (),
         )
         store = environment.open_store(target.location)
         every = self.commit_every(sink)
@@ -494,7 +495,8 @@ class CompiledJob:
         """The columns that a sink writes."""
         if sink == DEAD_LETTERS:
             return DEAD_SCHEMA
-        return self.streams[self.topology.sinks[sink].input].schema
+        settings = self.topology.sinks[sink]
+        return settings.columns(sink, self.streams[settings.input].schema)
 
     def commit_every(self, sink: str) -> int:
         """How many epochs are committed together."""

@@ -61,6 +61,10 @@ def channel_budget(channels: int) -> int:
     return max(SMALLEST_BUDGET_BYTES, min(CHANNEL_BUDGET_BYTES, SLICE_BUDGET_BYTES // channels))
 
 
+def not_measured(epoch: int) -> None:
+    """Nobody knows when an epoch's rows were read."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """What a shell hands to the slices it hosts.
@@ -69,7 +73,8 @@ class Environment:
     called when the job runs, not before. `open_store` opens a sink's folder or URL; `targets` says where
     each sink goes. `snapshots` is the store that replicas are restored from. `channel_budget_bytes` replaces
     each channel's share of credit, for tests of narrow channels. `agreement`: how patient replicas are that
-    agree with others on their input.
+    agree with others on their input. `delay_of`: how many milliseconds ago an epoch's oldest row was read;
+    None where that is not measured.
     """
 
     open_reader: Callable[[str, int, tuple[str, ...] | None, Position | None], SourceReader]
@@ -84,6 +89,7 @@ class Environment:
     agreement: AgreementSettings = AGREEMENT
     waiting_bytes: int = WAITING_BYTES_IN_MEMORY
     retained_bytes: int = RETAINED_BYTES_IN_MEMORY
+    delay_of: Callable[[int], float | None] = not_measured
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ The costly classic: the whole epoch is collected and sorted before the operator 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -18,22 +19,23 @@ Segment = tuple[int, pa.RecordBatch]
 
 
 def in_strict_order(
-    bags: Sequence[Sequence[pa.RecordBatch]], orders: Sequence[tuple[str, ...]]
+    bags: Sequence[Sequence[pa.RecordBatch]],
+    orders: Sequence[tuple[str, ...]],
+    interleaved: bool = True,
 ) -> Iterator[Segment]:
     """Segments (port, batch) in total order.
 
     `bags[port]` holds the epoch's batches in any order; `orders[port]` names the columns that order the
-    rows of that port. Rows of several ports are interleaved by event time, ties by port.
+    rows of that port. Rows of several ports are `interleaved` by event time, ties by port; else each port
+    is one segment.
     """
     tables = [
         (port, _sorted(batches, orders[port])) for port, batches in enumerate(bags) if batches
     ]
-    if len(tables) == 1:
-        yield tables[0]
-        return
-    if not tables:
-        return
-    yield from _interleaved(tables)
+    if interleaved and len(tables) > 1:
+        yield from _interleaved(tables)
+    else:
+        yield from tables
 
 
 def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.RecordBatch:
@@ -54,10 +56,28 @@ def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] |
     varying = [key for key in keys if key[0] != key[-1] or (key != key[0]).any()]
     if not varying:
         return None
-    # compared, not subtracted: differences of unsigned or far apart integers wrap around
-    if len(varying) == 1 and bool((varying[0][1:] >= varying[0][:-1]).all()):
+    packed = _packed(varying)
+    if packed is None:
+        return np.lexsort(varying[::-1]).astype(np.int64)
+    if bool((packed[1:] >= packed[:-1]).all()):
         return None
-    return np.lexsort(varying[::-1]).astype(np.int64)
+    # made of runs that are in order already, one of each sender, which this sort merges
+    return np.argsort(packed, kind="stable").astype(np.int64)
+
+
+def _packed(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:
+    """One number for each row, in the order of the key columns; None where 63 bits don't hold it."""
+    lows = [int(key.min()) for key in keys]
+    spans = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if prod(spans) >= 2**63:
+        return None
+    packed = np.zeros(len(keys[0]), np.int64)
+    for key, low, span in zip(keys, lows, spans, strict=True):
+        packed *= span
+        # uint64 is subtracted as it is, narrower types where the distance fits
+        wide = key if key.dtype == np.uint64 else key.astype(np.int64)
+        packed += (wide - wide.dtype.type(low)).astype(np.int64)
+    return packed
 
 
 def _interleaved(tables: list[tuple[int, pa.RecordBatch]]) -> Iterator[Segment]:

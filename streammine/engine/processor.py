@@ -120,6 +120,7 @@ class OperatorProcessor:
         self._committing = operator if isinstance(operator, Commits) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
+        self._merges_ports = getattr(operator, "merges_ports", False)
         # where any order is as good as another, accumulators merged by channel are the bags in that order
         self._buffers = (
             self.discipline is Discipline.STRICT
@@ -323,7 +324,7 @@ class OperatorProcessor:
             ports: list[list[pa.RecordBatch]] = [[] for _ in self.orders]
             for port, channel in sorted(bags):
                 ports[port].extend(bags[port, channel].take())
-            yield from in_strict_order(ports, self.orders)
+            yield from in_strict_order(ports, self.orders, interleaved=not self._merges_ports)
             return
         for port, channel in sorted(bags, key=_CHANNEL):
             for batch in bags[port, channel].take():

@@ -223,7 +223,8 @@ class SequentialOperator(Protocol):
 
     Used for the general `Operator` with per-key state. `run` gets the bag in the order that the
     discipline promises: (port, batch) segments. Under strict they are in (time, position) order, under merge
-    in the order of the channels; how a channel's rows are cut into batches is chance.
+    in the order of the channels; how a channel's rows are cut into batches is chance. One with a true
+    `merges_ports` gets each port as one segment under strict, and brings these into one order itself.
     """
 
     name: str

@@ -13,8 +13,8 @@ from enum import IntEnum
 
 from streammine.model.errors import ProtocolError
 
-_LAYOUT = struct.Struct("<4sIIIIqIQIBBq")
-_MAGIC = b"SM\x02\x00"
+_LAYOUT = struct.Struct("<4sIIIIqIQIBBqq")
+_MAGIC = b"SM\x03\x00"
 
 
 ENDS_EPOCH = 1
@@ -46,6 +46,8 @@ class FrameHeader:
     the *link*, and `sequence` counts the frames of one link from 0. `round` is 0 outside loops. `watermark`
     (int64 microseconds) is meaningful where `ends` only; on the end of the input (epoch INFINITY) it is the
     last epoch that held data upstream instead. `flags`: ENDS_EPOCH, CHECKPOINT, RESUMES, LOST.
+    `read_at`: when the epoch's oldest row was read, as far as the sending node knows, in microseconds of the
+    system clock; 0 where it does not. A measurement: nothing follows from it but what a sink tells of delays.
     """
 
     job: int
@@ -59,6 +61,7 @@ class FrameHeader:
     kind: FrameKind
     flags: int = 0
     watermark: int = 0
+    read_at: int = 0
 
     SIZE = _LAYOUT.size
 
@@ -67,7 +70,8 @@ class FrameHeader:
         """Whether the frame closes all epochs up to its own, with `watermark`."""
         return self.kind is FrameKind.EPOCH_END or bool(self.flags & ENDS_EPOCH)
 
-    def encode(self) -> bytes:
+    def encode(self, read_at: int = 0) -> bytes:
+        """The frame's bytes, with this time of reading."""
         return _LAYOUT.pack(
             _MAGIC,
             self.job,
@@ -81,6 +85,7 @@ class FrameHeader:
             self.kind,
             self.flags,
             self.watermark,
+            read_at or self.read_at,
         )
 
     @classmethod
@@ -91,13 +96,9 @@ class FrameHeader:
         magic, *fields = _LAYOUT.unpack(data)
         if magic != _MAGIC:
             raise ProtocolError(f"frame header starts with {magic!r}, expected {_MAGIC!r}")
-        job, channel, sender, receiver, epoch, round_, sequence, rows, kind, flags, watermark = (
-            fields
-        )
+        job, channel, sender, receiver, epoch, round_, sequence, rows, kind, *rest = fields
         try:
             known = FrameKind(kind)
         except ValueError:
             raise ProtocolError(f"frame of unknown kind {kind}") from None
-        return cls(
-            job, channel, sender, receiver, epoch, round_, sequence, rows, known, flags, watermark
-        )
+        return cls(job, channel, sender, receiver, epoch, round_, sequence, rows, known, *rest)

@@ -20,10 +20,13 @@ from streammine.model.topology import (
     FlatMapOperator,
     Joining,
     JoinOperator,
+    LatestOperator,
+    LeadersOperator,
     MapOperator,
     Operator,
     PatternOperator,
     RankOperator,
+    RecentOperator,
     SplitOperator,
     SplitOutput,
     TopOperator,
@@ -43,8 +46,11 @@ from streammine.operators.deduplicate_within import DistinctWithin
 from streammine.operators.flat_map import WordSplit
 from streammine.operators.interval_join import IntervalJoin
 from streammine.operators.join import EquiJoin
+from streammine.operators.latest import Latest
+from streammine.operators.leaders import Leaders
 from streammine.operators.loading import Loader, load_user_code
 from streammine.operators.pattern import PatternMatch
+from streammine.operators.recent import Recent
 from streammine.operators.rows import declared_schema
 from streammine.operators.site import Site
 from streammine.operators.table_join import TableJoin, TableTimes
@@ -288,6 +294,45 @@ def _pattern(settings: PatternOperator, site: Site) -> BuiltOperator:
     )
 
 
+def _recent(settings: RecentOperator, site: Site) -> BuiltOperator:
+    return Recent(
+        site.name,
+        site.input,
+        settings.key,
+        settings.recent,
+        settings.within.microseconds,
+        settings.keep,
+        site.epoch,
+        order=site.orders[0] if site.orders else (),
+        carries_order=site.carries_order,
+    )
+
+
+def _latest(settings: LatestOperator, site: Site) -> BuiltOperator:
+    return Latest(
+        site.name,
+        site.input,
+        settings.key,
+        settings.latest,
+        settings.within.microseconds,
+        settings.keep,
+        site.epoch,
+        order=site.orders[0] if site.orders else (),
+        carries_order=site.carries_order,
+    )
+
+
+def _leaders(settings: LeadersOperator, site: Site) -> BuiltOperator:
+    return Leaders(
+        site.name,
+        site.inputs,
+        settings.key,
+        settings.leaders,
+        orders=site.orders,
+        carries_order=site.carries_order,
+    )
+
+
 _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     MapOperator: _map,
     FilterOperator: _filter,
@@ -305,6 +350,9 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     DeduplicateOperator: _deduplicate,
     ChangesOperator: _changes,
     PatternOperator: _pattern,
+    RecentOperator: _recent,
+    LatestOperator: _latest,
+    LeadersOperator: _leaders,
     UserOperator: _user,
 }
 

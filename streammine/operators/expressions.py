@@ -404,6 +404,25 @@ class Expression:
         raise TopologyError(f"{self._label}: {reason}")
 
 
+def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[pa.Array]:
+    """The values of several expressions over one batch, computed together: one look at the batch for all of
+    them, which is what a small batch costs. Raises UserCodeError."""
+    together = [each for each in expressions if each._column is None and each.needs]
+    found: dict[int, pa.Array] = {}
+    if len(together) > 1:
+        names = list(dict.fromkeys(name for each in together for name in each._schema.names))
+        wanted = [each._polars.alias(str(place)) for place, each in enumerate(together)]
+        try:
+            frame = _frame(batch.select(names)).select(wanted)
+        except polars.exceptions.PolarsError:
+            # each by itself tells which one it was
+            frame = None
+        if frame is not None:
+            for place, each in enumerate(together):
+                found[id(each)] = plain_array(frame[:, place], each.type)
+    return [found[id(each)] if id(each) in found else each.evaluate(batch) for each in expressions]
+
+
 _ONE_ROW = pl.DataFrame({"": [0]})
 
 

@@ -16,7 +16,7 @@ that the restored one writes later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -54,7 +54,8 @@ FILE_BYTES = 256 << 20
 class SinkSettings:
     """What all slices of a sink share.
 
-    `columns` are the columns that are written, rows as they come. `every` is the number of epochs
+    `columns` are the columns that are written, rows as they come; one that rows come without is the last, and
+    holds how long they took. `every` is the number of epochs
     in a group; `run` the number of this run in the sink's folder.
     """
 
@@ -96,8 +97,14 @@ class SinkOperator:
     state_version = 1
 
     def __init__(
-        self, settings: SinkSettings, store: Store, slice_index: int, generation: int
+        self,
+        settings: SinkSettings,
+        store: Store,
+        slice_index: int,
+        generation: int,
+        delay_of: Callable[[int], float | None] = lambda epoch: None,
     ) -> None:
+        """`delay_of` tells of an epoch how many milliseconds ago its first row was read, if it is known."""
         assert settings.every > 0, "a group has at least one epoch"
         require_writable(settings.name, settings.format, settings.columns)
         self.name = settings.name
@@ -112,6 +119,7 @@ class SinkOperator:
         self._store = store
         self._slice = slice_index
         self._generation = generation
+        self._delay_of = delay_of
         self._files = 0
         self._batches: list[pa.RecordBatch] = []
         self._epochs: list[int] = []
@@ -187,7 +195,12 @@ class SinkOperator:
         self._content_bytes += sum(map(content_size, batches))
 
     def _take(self, epoch: int, rows: SinkAccumulator) -> None:
-        self._hold(rows.batches)
+        batches = rows.batches
+        if batches[0].num_columns < len(self._settings.columns):
+            delay = pa.scalar(self._delay_of(epoch), pa.float64())
+            name = self._settings.columns.names[-1]
+            batches = [b.append_column(name, pa.repeat(delay, b.num_rows)) for b in batches]
+        self._hold(batches)
         self._epochs.append(epoch)
         self._rows.append(sum(batch.num_rows for batch in rows.batches))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,9 +26,11 @@ from streammine.model.errors import (
     SnapshotDamagedError,
     UserCodeError,
 )
+from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec
 from streammine.model.topology import Topology
+from streammine.runtime.read_times import ReadTimes
 from streammine.runtime.signed_code import value_loader
 from streammine.runtime.sources import open_reader, schema_of
 from streammine.runtime.spill import FileSpill
@@ -98,6 +100,7 @@ class HostedJob:
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
     times: StepTimes = field(default_factory=lambda: StepTimes(time.monotonic))
+    read_times: ReadTimes = field(default_factory=ReadTimes)
     _began: float = 0.0
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at_work: int = 0
@@ -208,6 +211,7 @@ class HostedJob:
             read_rows=self.spec.batch_rows or DEFAULT_READ_ROWS,
             snapshot_mode=self.spec.recovery.mode,
             snapshots=self.snapshot_store if self.spec.recovery.mode != "none" else None,
+            delay_of=self.read_times.delay_milliseconds,
         )
 
     def decode(self, channel: int, body: pa.Buffer | None) -> pa.RecordBatch | None:
@@ -250,8 +254,13 @@ class HostedJob:
             # the first row that a paced source gives in this attempt is due then
             hosted.pace_began_at = hosted.first_read_at - elapsed_seconds
         begin = time.perf_counter()
+        read_at = int(time.time() * 1e6)
         try:
-            return hosted.processor.perform(work, elapsed_seconds)
+            result = hosted.processor.perform(work, elapsed_seconds)
+            if isinstance(hosted.processor, SourceProcessor):
+                for epoch in {output.epoch for output in result.outputs}:
+                    self.read_times.note(epoch, read_at)
+            return result
         except RecursionError as error:
             raise UserCodeError(f"slice {name}: {error}") from error
         finally:
@@ -295,3 +304,9 @@ class HostedJob:
         for hosted in slices:
             hosted.close()
         self.seats.close()
+
+
+def stamped(header: FrameHeader, jobs: Mapping[int, HostedJob]) -> bytes:
+    """The header of a frame that leaves, with what its job knows of when the epoch was read."""
+    job = jobs.get(header.job)
+    return header.encode(0 if job is None else job.read_times.of(header.epoch))

@@ -58,7 +58,7 @@ from streammine.model.job_codec import (
 )
 from streammine.runtime.deciding import Decider
 from streammine.runtime.failures import failure_text
-from streammine.runtime.hosting import HostedJob
+from streammine.runtime.hosting import HostedJob, stamped
 from streammine.runtime.measured import MeasuredProcess, counters_of
 from streammine.runtime.outbox import Outbox
 from streammine.runtime.recovery import SnapshotKeeper
@@ -250,7 +250,7 @@ class Node:
             self._handle(machine.JobBroken(header.job, str(error)))
             return
         nbytes = 0 if body is None else body.size
-        self._handle(machine.FrameReceived(header, batch, nbytes))
+        self._handle(machine.FrameReceived(job.read_times.noted(header), batch, nbytes))
 
     def _answer(self, payload: bytes) -> control.ControlMessage:
         message = control.decode(payload)
@@ -463,7 +463,7 @@ class Node:
             return
         batch = loaded(effect.frame.body)
         data = None if batch is None else batch.serialize()
-        self.transport.send_data(effect.node, effect.frame.header.encode(), data)
+        self.transport.send_data(effect.node, stamped(effect.frame.header, self.jobs), data)
 
     def _wake_slice(self, effect: machine.WakeSlice) -> None:
         due = time.monotonic() + effect.seconds

@@ -65,12 +65,14 @@ def assert_as_reference(
     random: np.random.Generator,
     *,
     ordered: bool = True,
+    in_sequence: bool = False,
     trials: int = 4,
 ) -> None:
     """The operator gives `expected`, its rows by epoch as tuples of Python values, however they arrive.
 
-    `ordered`: out of one slice they come in canonical order of the operator's `output_order`. All the
-    operator's dead rows are left to the caller (see `dead_of`).
+    `ordered`: out of one slice they come in canonical order of the operator's `output_order`; `in_sequence`:
+    in the order in which they are expected. All the operator's dead rows are left to the caller (see
+    `dead_of`).
     """
     operator = make(False)
     wanted = {
@@ -79,7 +81,8 @@ def assert_as_reference(
         if (table := pa.Table.from_batches([batch_of(operator.output, rows)])).num_rows
     }
     for trial in [Trial(None), *(_some_trial(operator, random) for _ in range(trials))]:
-        _compare(run(make, events, trial, random), wanted, f"with {trial}", operator, ordered)
+        done = run(make, events, trial, random)
+        _compare(done, wanted, f"with {trial}", operator, ordered, in_sequence)
     slices = int(random.integers(2, MOST_SLICES + 1))
     shares = [
         run(make, share, _some_trial(operator, random), random)
@@ -132,7 +135,12 @@ def _together(runs: Sequence[Run]) -> Run:
 
 
 def _compare(
-    done: Run, wanted: Mapping[int, pa.Table], how: str, operator: Any, ordered: bool
+    done: Run,
+    wanted: Mapping[int, pa.Table],
+    how: str,
+    operator: Any,
+    ordered: bool,
+    in_sequence: bool = False,
 ) -> None:
     found: dict[int, list[pa.Table]] = {}
     for step in done.steps:
@@ -147,7 +155,9 @@ def _compare(
             assert (order == np.arange(table.num_rows)).all(), (
                 f"{how}: epoch {epoch} is not in order"
             )
-        left, right = _in_order(table), _in_order(wanted[epoch])
+        left, right = table, wanted[epoch]
+        if not in_sequence:
+            left, right = _in_order(left), _in_order(right)
         if _bytes(left) != _bytes(right):
             raise AssertionError(
                 f"{how}: epoch {epoch} gave\n{left.to_pylist()}\nand the reference\n{right.to_pylist()}"

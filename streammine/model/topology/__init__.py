@@ -20,6 +20,7 @@ from streammine.model.topology.graph import (
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.model.topology.joining import JoinColumns, Joining, JoinOperator
 from streammine.model.topology.keyed import EPOCH_COLUMN, KeyedFields, Timed, Windowed
+from streammine.model.topology.leading import LeadersOperator, Leading, MeasureCall
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, OperatorLoop
 from streammine.model.topology.merging import SplitOperator, SplitOutput, UnionOperator
 from streammine.model.topology.operators import OPERATOR_KINDS, Operator
@@ -36,6 +37,7 @@ from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.patterning import Pattern, PatternOperator
 from streammine.model.topology.problems import InvalidTopologyError, Problem
 from streammine.model.topology.ranking import Ranking, RankOperator, TopOperator, Topping
+from streammine.model.topology.recent import LatestOperator, RecentCall, RecentOperator
 from streammine.model.topology.recovery import Recovery, Weights
 from streammine.model.topology.redundancy import Redundancy, redundancy
 from streammine.model.topology.schema import json_schema
@@ -99,8 +101,12 @@ __all__ = [
     "Joining",
     "KeyRangePartition",
     "KeyedFields",
+    "LatestOperator",
+    "LeadersOperator",
+    "Leading",
     "LogSource",
     "MapOperator",
+    "MeasureCall",
     "OneInput",
     "Operator",
     "OperatorBase",
@@ -113,6 +119,8 @@ __all__ = [
     "Problem",
     "RankOperator",
     "Ranking",
+    "RecentCall",
+    "RecentOperator",
     "Recovery",
     "Redundancy",
     "Sink",

@@ -12,11 +12,13 @@ from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.distinct import ChangesOperator, DeduplicateOperator
 from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.joining import JoinOperator
+from streammine.model.topology.leading import LeadersOperator
 from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.patterning import PatternOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
 from streammine.model.topology.ranking import RankOperator, TopOperator
+from streammine.model.topology.recent import LatestOperator, RecentOperator
 from streammine.model.topology.shaping import EnrichOperator, UnnestOperator
 from streammine.model.topology.stateless import (
     FilterOperator,
@@ -41,6 +43,9 @@ OPERATOR_KINDS = (
     "deduplicate",
     "changes",
     "pattern",
+    "recent",
+    "latest",
+    "leaders",
     "operator",
 )
 
@@ -94,6 +99,9 @@ Operator = Annotated[
     | Annotated[DeduplicateOperator, Tag(TAG_MARK + "deduplicate")]
     | Annotated[ChangesOperator, Tag(TAG_MARK + "changes")]
     | Annotated[PatternOperator, Tag(TAG_MARK + "pattern")]
+    | Annotated[RecentOperator, Tag(TAG_MARK + "recent")]
+    | Annotated[LatestOperator, Tag(TAG_MARK + "latest")]
+    | Annotated[LeadersOperator, Tag(TAG_MARK + "leaders")]
     | Annotated[UserOperator, Tag(TAG_MARK + "operator")],
     Discriminator(_operator_tag),
     BeforeValidator(_one_kind_of_operator),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
+from streammine.model.errors import TopologyError
 from streammine.model.topology.parts import (
     NO_BOOLEAN,
+    Column,
     Columns,
     Part,
     Replicas,
@@ -66,6 +69,12 @@ class Sink(Part):
         "output's digest.",
         examples=[["delay_ms"]],
     )
+    delay: Column | None = Field(
+        default=None,
+        description="Name of a float64 column that is added behind the others: milliseconds from when the "
+        "oldest row of the epoch was read by a source until the sink got the row. It is volatile.",
+        examples=["delay"],
+    )
     slices: Slices | None = Field(
         default=None, description="Number of slices that write. Default: those of its input."
     )
@@ -87,6 +96,21 @@ class Sink(Part):
         description="Whether the output has every result exactly once whatever crashes. false is "
         "needed downstream of discipline: none.",
     )
+
+    @property
+    def all_volatile(self) -> tuple[str, ...]:
+        """The columns that stay out of the output's digest."""
+        return self.volatile if self.delay is None else (*self.volatile, self.delay)
+
+    def columns(self, name: str, schema: pa.Schema) -> pa.Schema:
+        """What it writes of rows with this schema. Raises TopologyError."""
+        if self.delay is None:
+            return schema
+        if self.delay in schema.names:
+            raise TopologyError(
+                f"sink {name!r}: delay: its input has a column {self.delay!r} already; use another name"
+            )
+        return schema.append(pa.field(self.delay, pa.float64()))
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Sink:

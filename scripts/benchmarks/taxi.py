@@ -1,0 +1,129 @@
+"""The queries of `apps/taxi`: trips in a second, and the delay from a trip to the row that it triggers.
+
+Throughput: made trips, as many in a minute of event time as in the real data, from the prepared epoch log;
+in epochs of an hour, which change nothing but how much is done at once. Delay: the same trips paced, in
+epochs of a minute, from when a trip was read to when its row was handed to the sink, as the sinks' column
+`delay` tells.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import pyarrow.parquet as pq
+import yaml
+
+from benchmarks import options
+from benchmarks.cluster import BenchmarkCluster, Run
+from benchmarks.report import print_json, print_table
+from streammine import Topology
+from streammine.model.modules import load_object
+
+APP = Path(__file__).resolve().parents[2] / "apps" / "taxi"
+QUERIES = {"routes": "routes_out", "areas": "areas_out"}
+EPOCH = "1h"
+COMMIT_EVERY = 20
+CHUNK_TRIPS = 200_000
+
+
+@click.command(help="Both queries of the taxi rides: throughput, and delay at a rate.")
+@options.nodes
+@options.events
+@options.folder
+@options.as_json
+@click.option("--query", type=click.Choice([*QUERIES]), multiple=True, help="Default: both.")
+@click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--epoch", default=EPOCH, show_default=True, help="Length of an epoch.")
+def taxi(
+    nodes: int,
+    events: int | None,
+    folder: Path,
+    as_json: bool,
+    query: tuple[str, ...],
+    runs: int,
+    epoch: str,
+) -> None:
+    trips = events or 5_000_000
+    path = trips_file(folder, trips)
+    found = []
+    with (
+        tempfile.TemporaryDirectory(prefix="streammine-bench-") as scratch,
+        BenchmarkCluster(nodes) as cluster,
+    ):
+        for name in query or tuple(QUERIES):
+            topology = topology_of(name, path, Path(scratch), {"epoch": epoch})
+            measured = [cluster.run(topology, APP) for _ in range(runs + 1)]
+            found.append(_figures(name, measured, nodes, trips))
+    if as_json:
+        print_json({"name": "taxi", "nodes": nodes, "queries": found})
+        return
+    print(f"{trips:,} trips from the prepared log, epochs of {epoch}, {nodes} nodes, {runs} runs")
+    head = ("query", "median s", "trips/s", "rows")
+    print_table(
+        head,
+        [
+            (each["query"], f"{each['seconds']:.3f}", f"{each['events_per_second']:,}", "")
+            for each in found
+        ],
+    )
+
+
+def trips_file(folder: Path, trips: int) -> Path:
+    """Made trips in a Parquet file, which is written unless it is there."""
+    path = folder / f"trips-{trips}.parquet"
+    if path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    source = load_object("apps.taxi.make_trips:Trips", str(APP.parents[1]))()
+    unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
+    with pq.ParquetWriter(unfinished, source.schema) as writer:
+        for first in range(0, trips, CHUNK_TRIPS):
+            writer.write_batch(source.rows(first, min(CHUNK_TRIPS, trips - first)))
+    unfinished.replace(path)
+    return path
+
+
+def topology_of(query: str, trips: Path, output: Path, changes: dict[str, Any]) -> Topology:
+    """One query of the app's topology, over other trips."""
+    content = yaml.safe_load(
+        (APP / "topology.yaml").read_text().replace("${output:out}", str(output))
+    )
+    sink = QUERIES[query]
+    wanted = [content["sinks"][sink]["input"]]
+    for name in wanted:
+        settings = content["operators"].get(name, {})
+        wanted += [settings[each] for each in ("input",) if each in settings]
+        wanted += settings.get("inputs", [])
+    content["operators"] = {
+        name: each for name, each in content["operators"].items() if name in wanted
+    }
+    content["sinks"] = {sink: content["sinks"][sink]}
+    content["sinks"][sink]["commit"] = {"every": COMMIT_EVERY}
+    content["epoch"]["time"] = changes["epoch"]
+    content["sources"] = {
+        "trips": {
+            "files": str(trips),
+            "slices": 2,
+            "prepare": {"partitions": 2},
+            **changes.get("source", {}),
+        }
+    }
+    return Topology.model_validate(content)
+
+
+def _figures(query: str, runs: list[Run], nodes: int, trips: int) -> dict[str, Any]:
+    """The first run is a warm-up."""
+    seconds = [run.seconds for run in runs[1:]]
+    return {
+        "query": query,
+        "events": trips,
+        "seconds": round(median(seconds), 4),
+        "events_per_second": round(trips / median(seconds)),
+        "runs": [round(each, 4) for each in seconds],
+        "digest": runs[-1].digest(),
+    }

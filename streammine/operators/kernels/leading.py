@@ -1,0 +1,363 @@
+"""The foremost groups of a ranking, after each change of one of them.
+
+The foremost few stand in order in an array, the others in a heap whose root is the next in line. A change
+costs some steps in the heap, so the whole ranking is never looked at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from streammine.operators.kernels.compilation import (
+    BOOLEAN,
+    INT64,
+    INT64_IN,
+    INT64_OUT,
+    MASK_IN,
+    MASK_OUT,
+    KernelSet,
+    helper,
+    read_only,
+    writable,
+)
+
+_KERNELS = KernelSet()
+load_kernels = _KERNELS.load
+
+NOWHERE = -1
+"""The place of a group that is not ranked; others are a place in the heap, or one less than the negated
+place in front, counted from 1."""
+
+TOP_SIZE, HEAP_SIZE, NEXT_STAMP = range(3)
+"""Places in `numbers`: groups in front, groups in the heap, and the stamp of the next change."""
+
+IntArray = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@helper
+def _before(ranks: IntArray, stamps: IntArray, one: int, other: int) -> bool:
+    """Whether group `one` stands before `other`: a higher rank, or the same and changed more recently."""
+    if ranks[one] != ranks[other]:
+        return bool(ranks[one] > ranks[other])
+    return bool(stamps[one] > stamps[other])
+
+
+@helper
+def _rise(heap: IntArray, places: IntArray, ranks: IntArray, stamps: IntArray, place: int) -> int:
+    group = heap[place]
+    while place > 0:
+        above = (place - 1) // 2
+        if not _before(ranks, stamps, group, heap[above]):
+            break
+        heap[place] = heap[above]
+        places[heap[place]] = place
+        place = above
+    heap[place] = group
+    places[group] = place
+    return place
+
+
+@helper
+def _sink(
+    heap: IntArray, size: int, places: IntArray, ranks: IntArray, stamps: IntArray, place: int
+) -> None:
+    group = heap[place]
+    while True:
+        below = 2 * place + 1
+        if below >= size:
+            break
+        if below + 1 < size and _before(ranks, stamps, heap[below + 1], heap[below]):
+            below += 1
+        if not _before(ranks, stamps, heap[below], group):
+            break
+        heap[place] = heap[below]
+        places[heap[place]] = place
+        place = below
+    heap[place] = group
+    places[group] = place
+
+
+@helper
+def _push(
+    heap: IntArray,
+    numbers: IntArray,
+    places: IntArray,
+    ranks: IntArray,
+    stamps: IntArray,
+    group: int,
+) -> None:
+    place = numbers[1]
+    heap[place] = group
+    numbers[1] += 1
+    _rise(heap, places, ranks, stamps, place)
+
+
+@helper
+def _take_out(
+    heap: IntArray,
+    numbers: IntArray,
+    places: IntArray,
+    ranks: IntArray,
+    stamps: IntArray,
+    place: int,
+) -> int:
+    """Take the group at a place out of the heap."""
+    group = heap[place]
+    numbers[1] -= 1
+    size = numbers[1]
+    if place < size:
+        heap[place] = heap[size]
+        places[heap[place]] = place
+        if _rise(heap, places, ranks, stamps, place) == place:
+            _sink(heap, size, places, ranks, stamps, place)
+    places[group] = -1
+    return int(group)
+
+
+@helper
+def _put_in_front(
+    top: IntArray,
+    numbers: IntArray,
+    places: IntArray,
+    ranks: IntArray,
+    stamps: IntArray,
+    group: int,
+) -> None:
+    """Put a group in its place in front, where there is room."""
+    place = numbers[0]
+    numbers[0] += 1
+    while place > 0 and _before(ranks, stamps, group, top[place - 1]):
+        top[place] = top[place - 1]
+        places[top[place]] = -2 - place
+        place -= 1
+    top[place] = group
+    places[group] = -2 - place
+
+
+@helper
+def _enter(
+    top: IntArray,
+    heap: IntArray,
+    numbers: IntArray,
+    places: IntArray,
+    ranks: IntArray,
+    stamps: IntArray,
+    group: int,
+) -> bool:
+    """Rank a group that stands nowhere; whether it came to the front."""
+    if numbers[0] == top.size:
+        last = top[top.size - 1]
+        if not _before(ranks, stamps, group, last):
+            _push(heap, numbers, places, ranks, stamps, group)
+            return False
+        numbers[0] -= 1
+        _push(heap, numbers, places, ranks, stamps, last)
+    _put_in_front(top, numbers, places, ranks, stamps, group)
+    return True
+
+
+@helper
+def _leave(
+    top: IntArray,
+    heap: IntArray,
+    numbers: IntArray,
+    places: IntArray,
+    ranks: IntArray,
+    stamps: IntArray,
+    group: int,
+) -> bool:
+    """Take a group out of the ranking; whether it stood in front."""
+    place = places[group]
+    if place >= 0:
+        _take_out(heap, numbers, places, ranks, stamps, place)
+        return False
+    if place == -1:
+        return False
+    for number in range(-2 - place, numbers[0] - 1):
+        top[number] = top[number + 1]
+        places[top[number]] = -2 - number
+    numbers[0] -= 1
+    places[group] = -1
+    if numbers[1]:
+        following = _take_out(heap, numbers, places, ranks, stamps, 0)
+        _put_in_front(top, numbers, places, ranks, stamps, following)
+    return True
+
+
+@_KERNELS.kernel(
+    INT64_IN,
+    INT64_IN,
+    MASK_IN,
+    MASK_IN,
+    MASK_IN,
+    MASK_IN,
+    read_only(INT64, 2),
+    INT64_OUT,
+    INT64_OUT,
+    INT64_OUT,
+    INT64_OUT,
+    INT64_OUT,
+    writable(INT64, 2),
+    INT64_OUT,
+    INT64_OUT,
+    writable(INT64, 2),
+    INT64_OUT,
+    INT64_OUT,
+    writable(INT64, 2),
+)
+def advance_leaders(
+    ids: IntArray,
+    new_ranks: IntArray,
+    listed: Mask,
+    forgotten: Mask,
+    by_event: Mask,
+    tells: Mask,
+    new_shown: npt.NDArray[np.int64],
+    ranks: IntArray,
+    stamps: IntArray,
+    places: IntArray,
+    heap: IntArray,
+    top: IntArray,
+    shown: npt.NDArray[np.int64],
+    numbers: IntArray,
+    last_ids: IntArray,
+    last_shown: npt.NDArray[np.int64],
+    changed_in: IntArray,
+    told_by: IntArray,
+    told: npt.NDArray[np.int64],
+) -> int:
+    """Take in changes in their order, and note the groups in front wherever they are others, or show
+    something else, than they last did.
+
+    Of each change: the group, its new rank, whether it is `listed`, whether it is `forgotten` (as if it had
+    never been), whether an event makes the change or time alone, whether it is the last one of an event, so
+    that what is in front is looked at, and what is shown of the group (int64[columns, changes]).
+
+    By group: `ranks`, `stamps` (when an event last changed it), `places`, `shown`, `changed_in` (the change
+    by which it has its values, -1 for none of these, as it is before and afterwards). `last_ids` and
+    `last_shown` are what was in front when it was last told. Told are the change (`told_by`) and for each
+    place the change by which the group there has its values, or -2 - group, or -1 for nobody.
+
+    Returns how often there is something to tell.
+    """
+    count = 0
+    # time alone may have changed what is in front since it was last looked at
+    touched = True
+    columns = new_shown.shape[0]
+    for row in range(ids.size):
+        group = ids[row]
+        rank = new_ranks[row]
+        changed_in[group] = row
+        stamp = stamps[group]
+        if by_event[row] or stamp == 0:
+            stamp = numbers[2]
+            numbers[2] += 1
+        place = places[group]
+        if (
+            place >= 0
+            and listed[row]
+            and numbers[0] == top.size
+            and (
+                rank < ranks[top[top.size - 1]]
+                or (rank == ranks[top[top.size - 1]] and stamp < stamps[top[top.size - 1]])
+            )
+        ):
+            ranks[group] = rank
+            stamps[group] = stamp
+            if _rise(heap, places, ranks, stamps, place) == place:
+                _sink(heap, numbers[1], places, ranks, stamps, place)
+        else:
+            touched |= _leave(top, heap, numbers, places, ranks, stamps, group)
+            ranks[group] = rank
+            stamps[group] = stamp
+            if listed[row]:
+                touched |= _enter(top, heap, numbers, places, ranks, stamps, group)
+        if forgotten[row]:
+            stamps[group] = 0
+        for column in range(columns):
+            shown[column, group] = new_shown[column, row]
+        if not tells[row] or not touched:
+            continue
+        touched = False
+        different = False
+        for number in range(top.size):
+            group = top[number] if number < numbers[0] else -1
+            if last_ids[number] != group:
+                different = True
+                last_ids[number] = group
+            for column in range(columns):
+                value = shown[column, group] if group >= 0 else 0
+                if last_shown[column, number] != value:
+                    different = True
+                    last_shown[column, number] = value
+        if different:
+            told_by[count] = row
+            for number in range(top.size):
+                group = last_ids[number]
+                if group < 0:
+                    told[count, number] = -1
+                elif changed_in[group] >= 0:
+                    told[count, number] = changed_in[group]
+                else:
+                    told[count, number] = -2 - group
+            count += 1
+    for row in range(ids.size):
+        changed_in[ids[row]] = -1
+    return count
+
+
+@_KERNELS.kernel(
+    INT64_IN, MASK_IN, INT64_IN, MASK_IN, BOOLEAN, INT64_OUT, MASK_OUT, INT64_OUT, MASK_OUT
+)
+def follow(
+    ids: IntArray,
+    carries: Mask,
+    values: IntArray,
+    valid: Mask,
+    adds: bool,
+    held: IntArray,
+    known: Mask,
+    after: IntArray,
+    known_after: Mask,
+) -> None:
+    """A measure after each change: the latest value of the group, or the sum of all where it `adds`.
+
+    `carries`: whether the change has a value of this measure. `held` and `known` are by group.
+    """
+    for row in range(ids.size):
+        group = ids[row]
+        if carries[row]:
+            if not adds:
+                held[group] = values[row] if valid[row] else 0
+                known[group] = valid[row]
+            elif valid[row]:
+                held[group] += values[row]
+        after[row] = held[group]
+        known_after[row] = known[group]
+
+
+@_KERNELS.kernel(read_only(INT64, 2), read_only(INT64, 2), INT64_OUT)
+def merge_in_order(
+    left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], order: IntArray
+) -> None:
+    """Two sorted runs, int64[columns, rows] with the most significant column first, as one: `order` gets
+    the rows, those of `right` numbered on from those of `left`, which comes first where they are equal."""
+    columns, lefts = left.shape
+    rights = right.shape[1]
+    i = j = 0
+    for place in range(lefts + rights):
+        takes_left = j == rights
+        if i < lefts and j < rights:
+            takes_left = True
+            for column in range(columns):
+                if left[column, i] != right[column, j]:
+                    takes_left = left[column, i] < right[column, j]
+                    break
+        if takes_left:
+            order[place] = i
+            i += 1
+        else:
+            order[place] = lefts + j
+            j += 1

@@ -1,0 +1,209 @@
+"""Leaders: ties, what counts as a change, mistakes, and what a restored one remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streammine import Topology, TopologyError
+from streammine.model.contracts import EpochClose
+from streammine.model.topology import Leading
+from streammine.operators import rows_in_time
+from streammine.operators.leaders import Leaders
+from streammine.operators.measures import ranks_of
+from tests.property.event_order_cases import MINUTE
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("points", pa.int64())])
+OTHER = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("bonus", pa.int64())])
+ORDER = (
+    pa.field("__time", pa.int64()),
+    pa.field("__by_event0", pa.int8()),
+    pa.field("__row", pa.int64()),
+)
+SETTINGS: dict[str, Any] = {
+    "count": 2,
+    "measures": {"points": "latest(points)"},
+    "by": "points",
+    "show": {"key": "key"},
+    "keep": ["ts"],
+}
+
+Change = tuple[int, bool, str, Any]
+"""Event (or its time), whether it is one, key, value."""
+
+
+def leaders(inputs: list[pa.Schema] | None = None, **settings: Any) -> Leaders:
+    schemas = inputs or [SCHEMA]
+    operator = Leaders(
+        "first",
+        schemas,
+        ["key"],
+        Leading.model_validate({**SETTINGS, **settings}),
+        orders=[ORDER] * len(schemas),
+    )
+    operator.prepare()
+    return operator
+
+
+def run(operator: Leaders, *ports: list[Change], epoch: int = 0) -> list[tuple[Any, ...]]:
+    bag = []
+    for port, (changes, schema) in enumerate(zip(ports, [SCHEMA, OTHER], strict=False)):
+        columns = [
+            [event if by_event else None for event, by_event, *_ in changes],
+            [change[2] for change in changes],
+            [change[3] for change in changes],
+            [change[0] * 1_000_000 for change in changes],
+            [int(change[1]) for change in changes],
+            [change[0] for change in changes],
+        ]
+        fields = pa.schema([*schema, *ORDER])
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, fields, strict=True)]
+        bag.append((port, pa.record_batch(arrays, schema=fields)))
+    told = operator.run(EpochClose(epoch, MINUTE.watermark(epoch), MINUTE), iter(bag))
+    return [tuple(row.values()) for batch in told for row in batch.to_pylist()]
+
+
+def test_a_row_leaves_whenever_the_list_changes() -> None:
+    changes: list[Change] = [
+        (1, True, "a", 5),
+        (2, True, "b", 7),
+        (3, True, "c", 1),
+        (4, True, "a", 6),
+        (5, True, "a", 7),
+        (6, True, "b", None),
+    ]
+    assert run(leaders(), changes) == [
+        (1, "a", None),
+        (2, "b", "a"),
+        # c is third, a stays second; with as many points as b, it has changed more recently
+        (5, "a", "b"),
+        (6, "a", "c"),
+    ]
+
+
+def test_what_time_changes_is_told_with_the_next_event_and_makes_nobody_recent() -> None:
+    changes: list[Change] = [
+        (1, True, "a", 5),
+        (2, True, "b", 5),
+        (3, False, "b", 5),
+        (4, False, "b", 4),
+        (5, True, "c", 1),
+        (6, False, "a", 4),
+        (7, True, "c", 1),
+    ]
+    # at 7, a and b have 4 each, and b's last event came after a's
+    assert run(leaders(), changes) == [
+        (1, "a", None),
+        (2, "b", "a"),
+        (5, "a", "b"),
+        (7, "b", "a"),
+    ]
+
+
+def test_all_rows_of_one_event_are_one_change_and_the_later_port_is_the_more_recent() -> None:
+    operator = leaders(
+        [SCHEMA, OTHER],
+        measures={"points": "latest(points)", "bonus": "sum(bonus)"},
+        by="coalesce(points, 0) + bonus",
+    )
+    # event 1: a gets five points, b as many by its bonus, and c comes and goes
+    first = [(1, True, "a", 5), (2, True, "c", 9)]
+    second = [(1, True, "b", 5), (2, True, "c", -9)]
+    assert run(operator, first, second) == [(1, "b", "a")]  # type: ignore[list-item]
+
+
+def test_another_value_of_what_is_shown_is_a_change_and_of_what_is_not_is_none() -> None:
+    changes: list[Change] = [(1, True, "a", 5), (2, True, "a", 6), (3, True, "a", 6)]
+    assert run(leaders(count=1), changes) == [(1, "a")]
+    shown = leaders(count=1, show={"key": "key", "points": "points"})
+    assert run(shown, changes) == [(1, "a", 5), (2, "a", 6)]
+
+
+def test_values_are_those_of_when_it_was_told() -> None:
+    # b's 3 is changed later in the same epoch, and its first value comes from the epoch before
+    operator = leaders(show={"key": "key", "points": "points"})
+    run(operator, [(1, True, "b", 3)])
+    changes: list[Change] = [(11, True, "a", 9), (12, True, "b", 4)]
+    assert run(operator, changes, epoch=1) == [(11, "a", 9, "b", 3), (12, "a", 9, "b", 4)]
+
+
+def test_keys_of_which_nothing_is_known_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_in_time, "_SIZE_ALWAYS_KEPT", 4)
+    operator = leaders()
+    for epoch in range(30):
+        time = 10 * epoch
+        changes: list[Change] = [(time + n, True, f"{epoch}-{n}", n + 1) for n in range(5)]
+        changes += [(time + 5 + n, True, f"{epoch}-{n}", None) for n in range(5)]
+        told = run(operator, changes, epoch=epoch)
+        assert told[-1] == (time + 9, None, None)
+        assert operator._ids.size <= 12
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_restored_one_goes_on_where_the_other_was(full: bool) -> None:
+    operator, other = leaders(), leaders()
+    run(operator, [(1, True, "a", 5), (2, True, "b", 5), (3, True, "c", 4)])
+    first = operator.freeze(True)
+    first_pieces = list(first.pieces())
+    run(operator, [(11, True, "a", None), (12, True, "c", 5)], epoch=1)
+    second = operator.freeze(full)
+    assert second.full is full
+    other.restore(1, True, iter(first_pieces))
+    other.restore(1, full, second.pieces())
+    changes: list[Change] = [(21, True, "d", 5), (22, True, "b", 1), (23, True, "x", 0)]
+    told = run(operator, changes, epoch=2)
+    assert told == [(21, "d", "c")]
+    assert run(other, changes, epoch=2) == told
+
+
+def test_floats_are_ranked_by_value() -> None:
+    values = [float("-inf"), -1.5, -0.0, 0.0, 1e-300, 2.0, float("inf")]
+    ranks, listed = ranks_of(pa.array([*values, None, float("nan")], pa.float64()))
+    assert listed.tolist() == [True] * len(values) + [False, False]
+    assert (np.diff(ranks[: len(values)]) >= 0).all()
+    assert ranks[2] == ranks[3]
+    assert len(set(ranks[: len(values)].tolist())) == len(values) - 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"by": "pionts"}, "unknown column 'pionts'; did you mean 'points'"),
+        ({"by": "key"}, "ranked by numbers"),
+        ({"measures": {"points": "latest(pts)"}}, r"latest\(pts\): unknown column 'pts'"),
+        ({"measures": {"x": "sum(key)"}, "by": "x"}, "sum takes whole numbers"),
+        ({"measures": {"x": "latest(key)"}, "by": "x"}, "latest takes whole numbers, or floats"),
+        ({"keep": ["t"]}, "keep: unknown column 't'"),
+    ],
+)
+def test_mistakes_against_the_columns_are_told(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        leaders(**settings)
+
+
+def test_inputs_that_know_events_differently_are_refused() -> None:
+    orders = [ORDER, (*ORDER[:2], pa.field("__file", pa.int32()), ORDER[2])]
+    with pytest.raises(TopologyError, match="don't stem from one source"):
+        Leaders("first", [SCHEMA, SCHEMA], ["key"], Leading.model_validate(SETTINGS), orders=orders)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"count": 0}, "at least 1"),
+        ({"measures": {"points": "mean(points)"}}, "there is no function 'mean' here"),
+        ({"measures": {"key": "latest(points)"}}, "measure 'key' is a key column"),
+        ({"keep": ["key_1"]}, "two columns 'key_1'"),
+        ({"key": "x"}, "it stands beside leaders"),
+        ({"k": 3}, "write count: 10"),
+    ],
+)
+def test_mistakes_in_the_settings_are_told(settings: dict[str, Any], message: str) -> None:
+    topology = Topology(name="t", epoch={"time": "60s", "column": "ts"}).source(
+        "rows", generator="keys", rows=10
+    )
+    with pytest.raises(TopologyError, match=message):
+        topology.operator("first", input="rows", key="key", leaders={**SETTINGS, **settings})

@@ -1,0 +1,201 @@
+"""Recent and latest: settings, mistakes and what a restored one remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streammine import Topology, TopologyError
+from streammine.model.contracts import EpochClose, HoldsWindows, KeepsState, SequentialOperator
+from streammine.model.epochs import EpochDefinition
+from streammine.model.topology import LatestOperator, RecentCall, RecentOperator
+from streammine.operators import rows_in_time
+from streammine.operators.catalog import build_operator
+from streammine.operators.latest import Latest
+from streammine.operators.recent import Recent
+from streammine.operators.site import Site
+from tests.property.event_order_cases import MINUTE, ORDER
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("value", pa.int32())])
+COUNTED = EpochDefinition("count", 10)
+
+
+def recent(calls: dict[str, str] | None = None, within: int = 10, **settings: Any) -> Recent:
+    parsed = {name: RecentCall.parse(call) for name, call in (calls or {"rows": "count()"}).items()}
+    operator = Recent(
+        "lately",
+        SCHEMA,
+        ["key"],
+        parsed,
+        within * 1_000_000,
+        ["ts"],
+        settings.pop("epoch", MINUTE),
+        order=ORDER,
+        **settings,
+    )
+    operator.prepare()
+    return operator
+
+
+def run(operator: Any, epoch: int, *rows: tuple[int, Any, Any]) -> list[tuple[Any, ...]]:
+    """Rows (time, key, value) of one epoch of ten seconds."""
+    schema = pa.schema([*SCHEMA, *ORDER])
+    columns = [[row[place] for row in rows] for place in range(3)]
+    columns += [[row[0] * 1_000_000 for row in rows], [0] * len(rows), list(range(len(rows)))]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    bag = [(0, pa.record_batch(arrays, schema=schema))] if rows else []
+    told = operator.run(EpochClose(epoch, MINUTE.watermark(epoch), MINUTE), iter(bag))
+    return [tuple(row.values()) for batch in told for row in batch.to_pylist()]
+
+
+def test_a_row_counts_until_it_is_as_old_as_that() -> None:
+    #   0    3         10   13
+    #   a────a─────────┤    ┤      within 10 s: at 10 the first leaves before another comes
+    operator = recent()
+    assert isinstance(operator, SequentialOperator)
+    assert isinstance(operator, HoldsWindows)
+    assert isinstance(operator, KeepsState)
+    assert run(operator, 0, (0, "a", 1), (3, "a", 1)) == [("a", 1, 0), ("a", 2, 3)]
+    assert operator.due_epoch == 1
+    assert run(operator, 1, (10, "a", 1)) == [("a", 1, None), ("a", 2, 10), ("a", 1, None)]
+    assert operator.due_epoch == 2
+    assert run(operator, 2) == [("a", None, None)]
+    assert operator.due_epoch is None
+
+
+def test_what_leaves_without_changing_anything_is_not_told() -> None:
+    operator = recent({"middle": "median(value)"})
+    run(operator, 0, (0, "a", 5), (1, "a", 5), (2, "a", None))
+    assert run(operator, 1) == [("a", None, None)]
+
+
+def test_a_latest_row_goes_when_another_comes_or_it_is_too_old() -> None:
+    operator = Latest("seats", SCHEMA, ["key"], ["value"], 10_000_000, ["ts"], MINUTE, order=ORDER)
+    operator.prepare()
+    assert run(operator, 0, (0, "a", 1), (3, "b", 7), (3, "a", 1)) == [
+        (1, 1, 0),
+        (7, 1, 3),
+        (1, -1, 3),
+        (1, 1, 3),
+    ]
+    assert run(operator, 1) == [(7, -1, None), (1, -1, None)]
+
+
+def test_keys_without_rows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_in_time, "_SIZE_ALWAYS_KEPT", 4)
+    operators = [
+        recent({"rows": "count()", "middle": "median(value)"}),
+        Latest("seats", SCHEMA, ["key"], ["value"], 10_000_000, [], MINUTE, order=ORDER),
+    ]
+    operators[1].prepare()
+    for operator in operators:
+        for epoch in range(40):
+            rows = [(epoch * 10 + n % 10, f"{epoch}-{n}", epoch + n) for n in range(9)]
+            rows.sort(key=lambda row: row[0])
+            told = run(operator, epoch, *rows)
+            assert len(told) == (9 if epoch == 0 else 18)
+        assert operator._rows.keys[0].size <= 4 * 9 + 9
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_restored_one_goes_on_where_the_other_was(full: bool) -> None:
+    operator, other = recent({"middle": "median(value)"}), recent({"middle": "median(value)"})
+    pieces = []
+    run(operator, 0, (0, "a", 5), (4, "b", 1))
+    frozen = [operator.freeze(True)]
+    pieces.append((True, list(frozen[0].pieces())))
+    run(operator, 1, (11, "a", 8), (12, "c", 3))
+    again = operator.freeze(full)
+    assert again.full is full
+    pieces.append((full, list(again.pieces())))
+    for of_full, each in pieces:
+        other.restore(1, of_full, iter(each))
+    assert other.due_epoch == operator.due_epoch
+    assert run(other, 2, (21, "a", 2)) == run(operator, 2, (21, "a", 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: recent({"x": "sum(speed)"}), "unknown column 'speed'"),
+        (lambda: recent({"x": "median(key)"}), r"type string; .* whole numbers.*cast\(round"),
+        (lambda: recent(epoch=COUNTED), "looks at event time, and epochs of rows know none"),
+        (
+            lambda: Recent("lately", SCHEMA, ["kye"], {}, 1, [], MINUTE, order=ORDER),
+            "unknown column 'kye'; did you mean 'key'",
+        ),
+        (
+            lambda: Latest("seats", SCHEMA, ["key"], ["valu"], 1, [], MINUTE, order=ORDER),
+            "latest: unknown column 'valu'; did you mean 'value'",
+        ),
+        (
+            lambda: Latest("seats", SCHEMA, ["key"], ["value"], 1, ["t"], MINUTE, order=ORDER),
+            "keep: unknown column 't'",
+        ),
+        (
+            lambda: Recent(
+                "lately", SCHEMA, [], {}, 1, [], MINUTE, order=[pa.field("__key0", pa.string())]
+            ),
+            "takes events one after the other",
+        ),
+    ],
+)
+def test_mistakes_against_the_columns_are_told(make: Any, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"recent": {"x": "mean(v)"}, "within": "1m"}, "there is no function 'mean' here"),
+        ({"recent": {"x": "median()"}, "within": "1m"}, "median needs a column"),
+        ({"recent": {"x": "count"}, "within": "1m"}, "is no function"),
+        ({"recent": {"x": 3}, "within": "1m"}, "must be function"),
+        ({"recent": {"x": "count()"}}, "needs 'within'"),
+        ({"recent": {"x": "count()"}, "within": "0s"}, "must be some time"),
+        ({"recent": {"x": "count()"}, "within": "1m", "window": "5m"}, "write within"),
+        ({"recent": {"k": "count()"}, "within": "1m", "key": "k"}, "two columns 'k'"),
+        (
+            {"recent": {"x": "count()"}, "within": "1m", "discipline": "merge"},
+            "which discipline merge does not give; write strict",
+        ),
+        ({"latest": "change", "within": "1m", "key": "k"}, "two columns 'change'"),
+        ({"latest": "x", "within": "1m"}, "needs 'key'"),
+    ],
+)
+def test_mistakes_in_the_settings_are_told(settings: dict[str, Any], message: str) -> None:
+    topology = Topology(name="t", epoch={"time": "60s", "column": "ts"}).source(
+        "rows", generator="keys", rows=10
+    )
+    with pytest.raises(TopologyError, match=message):
+        topology.operator("lately", input="rows", **settings)
+
+
+def test_settings_become_the_operators() -> None:
+    site = Site("lately", [SCHEMA], MINUTE)
+    made = build_operator(
+        RecentOperator.model_validate(
+            {
+                "input": "rows",
+                "key": "key",
+                "recent": {"n": "count()"},
+                "within": "1m",
+                "keep": "ts",
+            }
+        ),
+        site,
+    )
+    assert isinstance(made, Recent)
+    assert made.output.names == ["key", "n", "ts"]
+    assert made.needs == (frozenset({"key", "ts"}),)
+    latest = build_operator(
+        LatestOperator.model_validate(
+            {"input": "rows", "key": "key", "latest": ["value"], "within": "1m"}
+        ),
+        site,
+    )
+    assert isinstance(latest, Latest)
+    assert latest.output.names == ["value", "change"]
