@@ -23,6 +23,7 @@ from streammine.model.topology import (
     MapOperator,
     Operator,
     PatternOperator,
+    QuantileOperator,
     RankOperator,
     SplitOperator,
     SplitOutput,
@@ -47,6 +48,7 @@ from streammine.operators.loading import Loader, load_user_code
 from streammine.operators.pattern import PatternMatch
 from streammine.operators.rows import declared_schema
 from streammine.operators.site import Site
+from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from streammine.operators.table_join import TableJoin, TableTimes
 from streammine.operators.top import RankedRows
 from streammine.operators.user import adapted
@@ -288,6 +290,24 @@ def _pattern(settings: PatternOperator, site: Site) -> BuiltOperator:
     )
 
 
+def _quantile(settings: QuantileOperator, site: Site) -> BuiltOperator:
+    quantile = settings.quantile
+    found = quantile.lengths(site.epoch)
+    if isinstance(found, str):
+        raise TopologyError(f"operator {site.name!r}: quantile: {found}")
+    lengths, slide = found
+    return SlidingQuantile(
+        site.name,
+        site.input,
+        settings.key,
+        quantile.of,
+        Slides(lengths, slide, site.epoch.length),
+        at=quantile.fraction,
+        into=quantile.into,
+        every_slide=quantile.emit == "every_slide",
+    )
+
+
 _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     MapOperator: _map,
     FilterOperator: _filter,
@@ -305,6 +325,7 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     DeduplicateOperator: _deduplicate,
     ChangesOperator: _changes,
     PatternOperator: _pattern,
+    QuantileOperator: _quantile,
     UserOperator: _user,
 }
 

@@ -35,6 +35,7 @@ from streammine.model.topology.partitions import (
 from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.patterning import Pattern, PatternOperator
 from streammine.model.topology.problems import InvalidTopologyError, Problem
+from streammine.model.topology.quantile import Quantile, QuantileOperator
 from streammine.model.topology.ranking import Ranking, RankOperator, TopOperator, Topping
 from streammine.model.topology.recovery import Recovery, Weights
 from streammine.model.topology.redundancy import Redundancy, redundancy
@@ -111,6 +112,8 @@ __all__ = [
     "PatternOperator",
     "Preparation",
     "Problem",
+    "Quantile",
+    "QuantileOperator",
     "RankOperator",
     "Ranking",
     "Recovery",

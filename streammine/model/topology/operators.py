@@ -16,6 +16,7 @@ from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.patterning import PatternOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
+from streammine.model.topology.quantile import QuantileOperator
 from streammine.model.topology.ranking import RankOperator, TopOperator
 from streammine.model.topology.shaping import EnrichOperator, UnnestOperator
 from streammine.model.topology.stateless import (
@@ -41,6 +42,7 @@ OPERATOR_KINDS = (
     "deduplicate",
     "changes",
     "pattern",
+    "quantile",
     "operator",
 )
 
@@ -94,6 +96,7 @@ Operator = Annotated[
     | Annotated[DeduplicateOperator, Tag(TAG_MARK + "deduplicate")]
     | Annotated[ChangesOperator, Tag(TAG_MARK + "changes")]
     | Annotated[PatternOperator, Tag(TAG_MARK + "pattern")]
+    | Annotated[QuantileOperator, Tag(TAG_MARK + "quantile")]
     | Annotated[UserOperator, Tag(TAG_MARK + "operator")],
     Discriminator(_operator_tag),
     BeforeValidator(_one_kind_of_operator),
