@@ -24,7 +24,7 @@ from streammine.operators.quantiles.images import Floats, Images
 from streammine.operators.quantiles.panes import Pane, Panes
 from streammine.operators.quantiles.sliding_order import SlidingOrder
 from streammine.operators.quantiles.snapshots import Fresh, Frozen, Held, Restoring
-from streammine.operators.user_errors import DeadLetters, shortened
+from streammine.operators.set_aside import SetAside
 
 START_COLUMN, END_COLUMN = "window_start", "window_end"
 _OUTPUT_ROWS_LIMIT = 65_536
@@ -104,7 +104,7 @@ class SlidingQuantile:
         self.output_order: tuple[str, ...] = (EPOCH_COLUMN, *keys, START_COLUMN)
         self.keys: tuple[tuple[str, ...], ...] = (tuple(keys),)
         self.needs: tuple[frozenset[str] | None, ...] = (frozenset((*keys, of)),)
-        self._dead = DeadLetters()
+        self._dead = SetAside()
         self._handover: Handover | None = None
         self._begin()
 
@@ -226,8 +226,8 @@ class SlidingQuantile:
         for batch in batches:
             if batch.column(of).null_count:
                 valid = batch.column(of).is_valid()
-                for row in batch.filter(pc.invert(valid)).to_pylist():
-                    self._dead.add(f"{of} is null, and a quantile is of values", _row_text(row))
+                missing = batch.filter(pc.invert(valid))
+                self._dead.add(f"{of} is null, and a quantile is of values", missing)
                 batch = batch.filter(valid)
             if batch.num_rows:
                 places = [batch.schema.get_field_index(field.name) for field in self._fields]
@@ -379,7 +379,3 @@ def _check_names(name: str, keys: Sequence[str], into: str) -> None:
         raise TopologyError(
             f"operator {name!r}: {into!r} is a key; name the quantile's column with into"
         )
-
-
-def _row_text(row: dict[str, object]) -> str:
-    return shortened(", ".join(f"{name}={value!r}" for name, value in row.items()), 400)

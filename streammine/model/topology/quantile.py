@@ -154,5 +154,9 @@ class QuantileOperator(OneInput, KeyedFields):
         return self
 
     @property
+    def sets_aside(self) -> bool:
+        return True
+
+    @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:
         return (self.key,)
