@@ -16,13 +16,12 @@ from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.operators.aggregates import key_order
 from streammine.operators.aggregates.keys import KeyTable
 from streammine.operators.frozen import Handover, check_version
-from streammine.operators.kernels import sliding_order as kernels
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.map import check_column_name
 from streammine.operators.quantiles.images import Floats, Images
 from streammine.operators.quantiles.panes import Pane, Panes
-from streammine.operators.quantiles.sliding_order import SlidingOrder
+from streammine.operators.quantiles.sliding_order import SlidingOrder, load_kernels
 from streammine.operators.quantiles.snapshots import Fresh, Frozen, Held, Restoring
 from streammine.operators.set_aside import SetAside
 
@@ -133,7 +132,7 @@ class SlidingQuantile:
         """Load the kernels, so that the first epoch does not wait for them."""
         warm_up()
         key_order.load_kernels()
-        kernels.load_kernels()
+        load_kernels()
 
     def combiner(self) -> Combiner:
         raise AssertionError("a quantile has no combiner: its traits say so")

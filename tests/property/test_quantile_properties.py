@@ -173,7 +173,7 @@ def test_quantiles_are_those_of_sorted_lists(
 @pytest.mark.parametrize(
     "shape", ["few values", "all differ", "rising", "falling", "two heaps", "bursts", "extremes"]
 )
-@pytest.mark.parametrize(("numerator", "denominator"), [(1, 2), (0, 1), (1, 1), (9, 10)])
+@pytest.mark.parametrize(("numerator", "denominator"), [(1, 2), (9, 10)])
 def test_ranks_in_large_windows(shape: str, broad: bool, numerator: int, denominator: int) -> None:
     """Windows of thousands of values, whose brackets are extended, trimmed and located anew."""
     random = np.random.default_rng(7)
@@ -182,7 +182,7 @@ def test_ranks_in_large_windows(shape: str, broad: bool, numerator: int, denomin
     order = SlidingOrder(2, broad, numerator, denominator)
     order.grow(2)
     slides: list[tuple[Any, Any]] = []
-    for slide in range(120):
+    for slide in range(100):
         rows = int(random.choice([0, 5, 60, 300 if shape != "bursts" else 3000]))
         keys = random.integers(0, 2, rows)
         some = random.integers(0, 40, rows)

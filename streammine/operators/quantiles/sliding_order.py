@@ -10,24 +10,33 @@ import numpy.typing as npt
 
 from streammine.model.contracts import IntArray
 from streammine.operators.kernels import sliding_order as kernels
-from streammine.operators.kernels.sliding_order import (
+from streammine.operators.kernels import value_queues
+from streammine.operators.kernels.order_layout import (
     CHUNK,
     CHUNK_READ,
     CLASS,
     COUNT,
+    FIELDS,
     OFFSET_READ,
     TOUCHED,
     UNUSED,
     Brackets,
     Queues,
+    empty_head,
+    new_arena,
 )
 
 _FIRST_KEYS = 16
 _FIRST_CHUNKS = 64
 _FIRST_ENTRIES = 1 << 12
-_RANGES = 4_096
 
 Number = TypeVar("Number", bound=np.generic)
+
+
+def load_kernels() -> None:
+    """Make all kernels ready, so that the first values do not wait for them."""
+    kernels.load_kernels()
+    value_queues.load_kernels()
 
 
 class SlidingOrder:
@@ -50,13 +59,13 @@ class SlidingOrder:
             np.empty((0, 2), np.int32),
         )
         self._brackets = Brackets(
-            np.empty((0, kernels.FIELDS), np.int64),
+            np.empty((0, FIELDS), np.int64),
             np.empty(_FIRST_ENTRIES, np.int64),
             np.empty(_FIRST_ENTRIES, np.int64),
-            kernels.new_arena(),
+            new_arena(),
         )
         self._buffer, self._buffer_counts = np.empty((2, _FIRST_ENTRIES), np.int64)
-        self._histogram = np.empty(_RANGES, np.int64)
+        self._histogram = np.empty(kernels.RANGES, np.int64)
         self._touched = np.zeros(1, np.int64)
         self._kept: list[IntArray] | None = None
 
@@ -78,7 +87,7 @@ class SlidingOrder:
             return
         added = max(keys, 2 * self.keys, _FIRST_KEYS) - self.keys
         tails = np.full((added, 2), -1, np.int32)
-        heads = np.tile(kernels.empty_head(), (added * self.windows, 1))
+        heads = np.tile(empty_head(), (added * self.windows, 1))
         self._queues = self._queues._replace(tails=np.concatenate((self._queues.tails, tails)))
         self._brackets = self._brackets._replace(
             heads=np.concatenate((self._brackets.heads, heads))
@@ -96,12 +105,14 @@ class SlidingOrder:
                 broad=_longer(self._queues.broad, chunks * CHUNK if self._broad else 0),
                 links=_longer(self._queues.links, chunks),
             )
-        kernels.take_in(self._queues, self._brackets, self.windows, keys, values, self._touched)
+        value_queues.take_in(
+            self._queues, self._brackets, self.windows, keys, values, self._touched
+        )
 
     def let_go(self, window: int, keys: IntArray) -> None:
         """The oldest values of keys leave a window; a key may be named several times."""
         freed = np.zeros(len(keys) + 1, np.int64)
-        kernels.let_go(
+        value_queues.let_go(
             self._queues, self._brackets, self.windows, window, keys, self._touched, freed
         )
         self._free(freed)
@@ -150,7 +161,7 @@ class SlidingOrder:
     def forget(self, keys: IntArray) -> None:
         """Keys that have no values in any window need no place any more."""
         freed = np.zeros(len(keys) + 1, np.int64)
-        kernels.forget(self._queues, self._brackets, self.windows, keys, freed)
+        value_queues.forget(self._queues, self._brackets, self.windows, keys, freed)
         self._free(freed)
 
     def renumber(self, keys: IntArray) -> None:
@@ -158,12 +169,12 @@ class SlidingOrder:
         assert self._touched[0] == 0, "what has changed is known by its old number"
         heads = self._brackets.heads.reshape(self.keys, self.windows, -1)[keys]
         self._queues = self._queues._replace(tails=self._queues.tails[keys])
-        self._brackets = self._brackets._replace(heads=heads.reshape(-1, kernels.FIELDS))
+        self._brackets = self._brackets._replace(heads=heads.reshape(-1, FIELDS))
         self._touched = np.zeros(len(self._brackets.heads) + 1, np.int64)
 
     def skip(self, window: int, keys: IntArray, counts: IntArray) -> None:
         """As `let_go` of so many values of each key, before anything was settled."""
-        kernels.skip(self._queues, self._brackets, self.windows, window, keys, counts)
+        value_queues.skip(self._queues, self._brackets, self.windows, window, keys, counts)
 
     def keep(self) -> FrozenQueues:
         """The values as they are now. Nothing of them is written over until `release`."""
@@ -178,11 +189,11 @@ class SlidingOrder:
         """What `keep` gave is not used any more."""
         kept, self._kept = self._kept, None
         for freed in kept or ():
-            kernels.free_chunks(self._queues, freed)
+            value_queues.free_chunks(self._queues, freed)
 
     def _free(self, freed: IntArray) -> None:
         if self._kept is None:
-            kernels.free_chunks(self._queues, freed)
+            value_queues.free_chunks(self._queues, freed)
         elif freed[0]:
             self._kept.append(freed[: freed[0] + 1].copy())
 
@@ -214,7 +225,7 @@ class FrozenQueues:
         begin = 0
         while left:
             piece = np.empty(min(left, values), np.int64)
-            begin = kernels.copy_out(self._queues, self._ends, begin, piece)
+            begin = value_queues.copy_out(self._queues, self._ends, begin, piece)
             left -= len(piece)
             yield piece.astype(np.int32) if narrow else piece
 
