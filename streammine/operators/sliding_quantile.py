@@ -19,7 +19,7 @@ from streammine.operators.frozen import Handover, check_version
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.map import check_column_name
-from streammine.operators.quantiles.images import Floats, Images
+from streammine.operators.quantiles.images import Images
 from streammine.operators.quantiles.panes import Pane, Panes
 from streammine.operators.quantiles.sliding_order import SlidingOrder, load_kernels
 from streammine.operators.quantiles.snapshots import Fresh, Frozen, Held, Restoring
@@ -54,10 +54,10 @@ class SlidingQuantile:
     SetsAside).
 
     The quantile `at` of n values is the one at place (n - 1) * at of them in ascending order, counted from 0;
-    between two places it lies as far between their values. At 1/2 it is the median, of an even number
-    the mean of the middle two. A row belongs to the epoch in which it comes; rows whose value is null are
-    set aside. With each slide leaves what differs from the slide before, a null where a key has no values any
-    more; or, with `every_slide`, a row for every key and window with values.
+    between two places it lies as far between their values, rounded once. At 1/2 it is the median, of an even
+    number the mean of the middle two. A row belongs to the epoch in which it comes; rows whose value is null
+    are set aside. With each slide leaves what differs from the slide before, a null where a key has no values
+    any more; or, with `every_slide`, a row for every key and window with values.
 
     What enters between two slides waits in `_fresh`, so that what is known of the windows is always as it
     was told last. A snapshot needs no results: they follow from the values.
@@ -280,8 +280,8 @@ class SlidingQuantile:
                 told[: len(self._told)] = self._told
             self._told = told
         remainders = found[:, 2]
-        part: Floats = np.maximum(remainders, 0) / self._at.denominator
-        results = self._images.between(found[:, 0], found[:, 1], part).view(np.int64)
+        places = found[:, 0], found[:, 1], remainders
+        results = self._images.between(*places, self._at.denominator).view(np.int64)
         results[remainders < 0] = _NOTHING
         changed = numbers[told[numbers] != results]
         told[numbers] = results

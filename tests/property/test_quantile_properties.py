@@ -115,14 +115,9 @@ def quantile(values: Sequence[Any], at: Fraction) -> float:
     high = values[math.ceil(place)]
     if part == 0 or low == high or (math.isnan(low) and math.isnan(high)):
         return float(low) + 0.0
-    if part == Fraction(1, 2) and not isinstance(low, int):
-        middle = (low + high) / 2
-        if math.isinf(middle) and math.isfinite(low) and math.isfinite(high):
-            middle = low / 2 + high / 2
-        return middle + 0.0
-    if part == Fraction(1, 2):
-        return float(Fraction(low + high, 2))
-    return float(low) + (float(high) - float(low)) * float(part) + 0.0
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return float(low) * float(1 - part) + float(high) * float(part)
+    return float(Fraction(low) + (Fraction(high) - Fraction(low)) * part) + 0.0
 
 
 def reference(wanted: Wanted, epochs: Epochs) -> dict[int, list[tuple[Any, ...]]]:

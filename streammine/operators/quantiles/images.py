@@ -7,6 +7,7 @@ images of 32 bits, so that they can be kept in half of the space.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from streammine.model.errors import TopologyError
 from streammine.operators.expressions import unknown_column
 from streammine.operators.kernels.columns import fixed_values
 
-_EXACT = 1 << 61
+_LARGE = 1 << 61
 """Two integers below it can be added."""
 
 Floats = npt.NDArray[np.float64]
@@ -59,32 +60,50 @@ class Images:
         bits = numbers.view(np.int64 if self.broad else np.int32)
         return _turned(bits).astype(np.int64, copy=False)
 
-    def between(self, lower: IntArray, upper: IntArray, part: Floats) -> Floats:
-        """What lies between pairs of images, at so great a part of the way (in [0, 1)) from the lower one.
+    def between(
+        self, lower: IntArray, upper: IntArray, remainders: IntArray, denominator: int
+    ) -> Floats:
+        """The points between pairs of images that lie at remainders / denominator, in [0, 1), of the way from
+        the lower one to the upper: to each the nearest float64.
 
-        Half-way is the mean, rounded once as long as the integers have up to 61 bits; elsewhere it is lower +
-        (upper - lower) * part in float64. Nothing is added to two equal values.
+        Half-way, the way of medians, is worked out for all pairs at once, other places one by one.
         """
-        if self._floats is None:
-            low, high = lower.astype(np.float64), upper.astype(np.float64)
-            middle = (lower + upper).astype(np.float64) / 2
-            large = (np.maximum(np.abs(low), np.abs(high))) >= _EXACT
-            if large.any():
-                middle[large] = low[large] / 2 + high[large] / 2
-        else:
-            low, high = self._numbers(lower), self._numbers(upper)
-            with np.errstate(over="ignore", invalid="ignore"):
-                middle = (low + high) / 2
-            # the sum of large ones may be no number
-            large = np.isinf(middle) & np.isfinite(low) & np.isfinite(high)
-            middle[large] = low[large] / 2 + high[large] / 2
+        low, high = self._numbers(lower), self._numbers(upper)
+        half = 2 * remainders == denominator
+        found = low.copy()
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.where(part == 0.5, middle, low + (high - low) * part)
-        found = np.where((lower == upper) | (part == 0), low, found) + 0.0
+            if self._floats is None:
+                # integers of so many bits can be added, and the sum is rounded once
+                half &= (np.abs(low) < _LARGE) & (np.abs(high) < _LARGE)
+                found[half] = (lower[half] + upper[half]).astype(np.float64) / 2
+            else:
+                found[half] = (low[half] + high[half]) / 2
+                # the sum of large ones may be no number
+                beyond = half & np.isinf(found) & np.isfinite(low) & np.isfinite(high)
+                found[beyond] = low[beyond] / 2 + high[beyond] / 2
+            equal = (remainders <= 0) | (lower == upper)
+            for place in np.flatnonzero(~half & ~equal):
+                part = Fraction(int(remainders[place]), denominator)
+                found[place] = self._point(lower[place], upper[place], part)
+        found[equal] = low[equal]
+        found += 0.0
         found[np.isnan(found)] = np.nan
         return found
 
+    def _point(self, lower: np.int64, upper: np.int64, part: Fraction) -> float:
+        ends = np.array([lower, upper])
+        if self._floats is None:
+            low, high = map(Fraction, ends.tolist())
+        elif np.isfinite(self._numbers(ends)).all():
+            low, high = map(Fraction, self._numbers(ends).tolist())
+        else:
+            low, high = self._numbers(ends)
+            return float(low * float(1 - part) + high * float(part))
+        return float(low + (high - low) * part)
+
     def _numbers(self, images: IntArray) -> Floats:
+        if self._floats is None:
+            return images.astype(np.float64)
         bits = _turned(images if self.broad else images.astype(np.int32))
         return bits.view(self._floats).astype(np.float64)
 
