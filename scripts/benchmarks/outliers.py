@@ -61,7 +61,8 @@ def app_topology(
     short, long = windows_seconds
     variables = {"output": str(output), "short": f"{short}s", "long": f"{long}s"}
     topology = read_topology(APP / "outliers.yaml", variables)
-    source = FilesSource(files=str(path), prepare="none", slices=slices)
+    wanted = {"files": str(path), "prepare": "none", "slices": slices}
+    source = FilesSource.model_validate(wanted)
     plugs = topology.operators["plugs"].model_copy(update={"slices": slices})
     (sink,) = topology.sinks.values()
     commit = sink.commit.model_copy(update={"every": COMMIT_EPOCHS})

@@ -6,8 +6,6 @@ who changes one here touches `value_queues` and `sliding_order`, too.
 
 from __future__ import annotations
 
-import numpy as np
-
 from streammine.operators.kernels.compilation import helper
 from streammine.operators.kernels.order_layout import (
     CLASS,
@@ -26,8 +24,8 @@ from streammine.operators.kernels.order_layout import (
 def value_at(queues: Queues, place: int) -> int:
     """The value at a place of the pool."""
     if queues.broad.size:
-        return queues.broad[place]
-    return np.int64(queues.narrow[place])
+        return int(queues.broad[place])
+    return int(queues.narrow[place])
 
 
 @helper

@@ -8,7 +8,7 @@ each. See `sliding_order` for what is done with them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -80,12 +80,12 @@ class Brackets(NamedTuple):
     piece or -1; a free piece has the next one in its first value."""
 
 
-QUEUES_TYPE = types.NamedTuple(
+_named_tuple: Any = types.NamedTuple
+
+QUEUES_TYPE = _named_tuple(
     [writable(types.int32), INT64_OUT, INT32_OUT, INT64_OUT, writable(types.int32, 2)], Queues
 )
-BRACKETS_TYPE = types.NamedTuple(
-    [writable(types.int64, 2), INT64_OUT, INT64_OUT, INT64_OUT], Brackets
-)
+BRACKETS_TYPE = _named_tuple([writable(types.int64, 2), INT64_OUT, INT64_OUT, INT64_OUT], Brackets)
 
 
 def new_arena() -> Ints:

@@ -96,11 +96,11 @@ def _spans(queues: Queues, head: Ints) -> Iterator[tuple[int, int]]:
 @helper
 def _piece(brackets: Brackets, power: int) -> int:
     """The start of a piece for 2^power entries, -1 where there is no place."""
-    start = brackets.arena[1 + power]
+    start = int(brackets.arena[1 + power])
     if start >= 0:
         brackets.arena[1 + power] = brackets.values[start]
         return start
-    start = brackets.arena[0]
+    start = int(brackets.arena[0])
     if start + (1 << power) > brackets.values.size:
         return -1
     brackets.arena[0] += 1 << power
@@ -161,7 +161,7 @@ def _selected(queues: Queues, head: Ints, rank: int, histogram: Ints) -> tuple[i
         low += bucket << shift
         last = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
         if np.uint64(high) - np.uint64(low) > last:
-            high = low + np.int64(last)
+            high = int(low + np.int64(last))
     return low, before
 
 
@@ -285,7 +285,7 @@ def _locate(
 def _next_entry(brackets: Brackets, head: Ints) -> int:
     """The first entry behind the cursor that counts anything; SIZE where there is none."""
     start = head[START]
-    place = head[CURSOR] + 1
+    place = int(head[CURSOR] + 1)
     while place < head[SIZE] and brackets.counts[start + place] == 0:
         place += 1
     return place
@@ -381,4 +381,4 @@ def settle(
                 _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
                 place = _next_entry(brackets, head)
             found[index, 1] = brackets.values[head[START] + place]
-    return np.int64(touched[0])
+    return int(touched[0])

@@ -58,19 +58,19 @@ load_kernels = _KERNELS.load
 
 @helper
 def _new_chunk(queues: Queues) -> int:
-    chunk = queues.pool[FREE]
+    chunk = int(queues.pool[FREE])
     if chunk >= 0:
         queues.pool[FREE] = queues.links[chunk]
         return chunk
-    chunk = queues.pool[UNUSED]
+    chunk = int(queues.pool[UNUSED])
     queues.pool[UNUSED] += 1
     return chunk
 
 
 @helper
 def _push(queues: Queues, heads: Ints, windows: int, key: int, value: int) -> None:
-    last = np.int64(queues.tails[key, LAST])
-    used = np.int64(queues.tails[key, USED])
+    last = int(queues.tails[key, LAST])
+    used = int(queues.tails[key, USED])
     if last < 0 or used == CHUNK:
         chunk = _new_chunk(queues)
         if last < 0:
@@ -93,7 +93,7 @@ def _pop(queues: Queues, head: Ints, freed: Ints, free: bool) -> int:
     """The window's oldest value, which it has no longer. `free`: no window has it any more."""
     chunk = head[CHUNK_READ]
     if head[OFFSET_READ] == CHUNK:
-        after = np.int64(queues.links[chunk])
+        after = int(queues.links[chunk])
         if free:
             freed[freed[0] + 1] = chunk
             freed[0] += 1
@@ -206,7 +206,7 @@ def let_go(
 def forget(queues: Queues, brackets: Brackets, windows: int, keys: Ints, freed: Ints) -> None:
     """Keys without values give back what they hold, chunks to the list `freed`."""
     for key in keys:
-        chunk = np.int64(queues.tails[key, LAST])
+        chunk = int(queues.tails[key, LAST])
         if chunk >= 0:
             freed[freed[0] + 1] = chunk
             freed[0] += 1
@@ -262,4 +262,4 @@ def copy_out(queues: Queues, heads: npt.NDArray[np.int64], begin: int, values: I
                 filled += 1
             head[OFFSET_READ] += stop
             head[COUNT] -= stop
-    return np.int64(heads.shape[0])
+    return len(heads)

@@ -105,10 +105,10 @@ class Images:
         if self._floats is None:
             return images.astype(np.float64)
         bits = _turned(images if self.broad else images.astype(np.int32))
-        return bits.view(self._floats).astype(np.float64)
+        return np.asarray(bits.view(self._floats), np.float64)
 
 
 def _turned(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Floats' bits as integers of the same order, and back."""
     behind = np.iinfo(bits.dtype).max
-    return bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & behind)
+    return np.asarray(bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & behind))

@@ -30,7 +30,8 @@ class Pane:
         if not keyed:
             return cls(epoch, len(keys), None)
         narrow = len(keys) == 0 or int(keys.max()) < _NARROW
-        return cls(epoch, len(keys), keys.astype(np.uint16 if narrow else np.int32))
+        stored = keys.astype(np.uint16) if narrow else keys.astype(np.int32)
+        return cls(epoch, len(keys), stored)
 
     @property
     def numbers(self) -> IntArray:

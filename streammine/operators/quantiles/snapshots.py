@@ -184,7 +184,7 @@ def _in_groups(items: Iterable[Item], pane_of: Callable[[Item], Pane]) -> Iterat
 def _panes_piece(holds: str, panes: Sequence[Pane], *columns: pa.Array) -> pa.Buffer:
     """Panes one after the other, with other columns before that of their keys."""
     header = {"holds": holds, "panes": [(pane.epoch, pane.rows) for pane in panes]}
-    keys = [pane.keys.astype(np.int32) for pane in panes if pane.keys is not None]
+    keys = [pane.keys for pane in panes if pane.keys is not None]
     arrays = [*columns, *([pa.array(np.concatenate(keys))] if keys else [])]
     if not arrays:
         return encode_piece(header)
