@@ -15,6 +15,7 @@ from benchmarks.latency import latency
 from benchmarks.memory import memory
 from benchmarks.migration import migration
 from benchmarks.ordering import ordering
+from benchmarks.outliers import outliers
 from benchmarks.programs import PROGRAMS
 from benchmarks.recovery import recovery
 from benchmarks.report import print_comparison
@@ -120,6 +121,7 @@ for _command in (
     spikes,
     stalled,
     controller,
+    outliers,
     smartgrid,
 ):
     benchmarks.add_command(_command)

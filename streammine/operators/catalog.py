@@ -25,6 +25,7 @@ from streammine.model.topology import (
     MapOperator,
     Operator,
     PatternOperator,
+    QuantileOperator,
     RankOperator,
     RecentOperator,
     SplitOperator,
@@ -53,6 +54,7 @@ from streammine.operators.pattern import PatternMatch
 from streammine.operators.recent import Recent
 from streammine.operators.rows import declared_schema
 from streammine.operators.site import Site
+from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from streammine.operators.table_join import TableJoin, TableTimes
 from streammine.operators.top import RankedRows
 from streammine.operators.user import adapted
@@ -333,6 +335,24 @@ def _leaders(settings: LeadersOperator, site: Site) -> BuiltOperator:
     )
 
 
+def _quantile(settings: QuantileOperator, site: Site) -> BuiltOperator:
+    quantile = settings.quantile
+    found = quantile.lengths(site.epoch)
+    if isinstance(found, str):
+        raise TopologyError(f"operator {site.name!r}: quantile: {found}")
+    lengths, slide = found
+    return SlidingQuantile(
+        site.name,
+        site.input,
+        settings.key,
+        quantile.of,
+        Slides(lengths, slide, site.epoch.length),
+        at=quantile.fraction,
+        into=quantile.into,
+        every_slide=quantile.emit == "every_slide",
+    )
+
+
 _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     MapOperator: _map,
     FilterOperator: _filter,
@@ -353,6 +373,7 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     RecentOperator: _recent,
     LatestOperator: _latest,
     LeadersOperator: _leaders,
+    QuantileOperator: _quantile,
     UserOperator: _user,
 }
 

@@ -36,6 +36,7 @@ from streammine.model.topology.partitions import (
 from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.patterning import Pattern, PatternOperator
 from streammine.model.topology.problems import InvalidTopologyError, Problem
+from streammine.model.topology.quantile import Quantile, QuantileOperator
 from streammine.model.topology.ranking import Ranking, RankOperator, TopOperator, Topping
 from streammine.model.topology.recent import LatestOperator, RecentCall, RecentOperator
 from streammine.model.topology.recovery import Recovery, Weights
@@ -117,6 +118,8 @@ __all__ = [
     "PatternOperator",
     "Preparation",
     "Problem",
+    "Quantile",
+    "QuantileOperator",
     "RankOperator",
     "Ranking",
     "RecentCall",

@@ -24,6 +24,7 @@ from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import KeyRangePartition
 from streammine.model.topology.parts import OUTPUT_MARK
 from streammine.model.topology.problems import Path, Problem
+from streammine.model.topology.quantile import QuantileOperator
 from streammine.model.topology.redundancy import contradiction, without_state
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.sources import FilesSource, SourceBase
@@ -131,6 +132,10 @@ def _windows(topology: Topology) -> Problems:
             wrong = whole_epochs(operator.window, topology.epoch)
             if isinstance(wrong, str):
                 yield Problem(("operators", name, "window"), wrong)
+        if isinstance(operator, QuantileOperator):
+            lengths = operator.quantile.lengths(topology.epoch)
+            if isinstance(lengths, str):
+                yield Problem(("operators", name, "quantile"), lengths)
 
 
 def _join_times(topology: Topology) -> Problems:

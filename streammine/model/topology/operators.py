@@ -17,6 +17,7 @@ from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.patterning import PatternOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
+from streammine.model.topology.quantile import QuantileOperator
 from streammine.model.topology.ranking import RankOperator, TopOperator
 from streammine.model.topology.recent import LatestOperator, RecentOperator
 from streammine.model.topology.shaping import EnrichOperator, UnnestOperator
@@ -46,6 +47,7 @@ OPERATOR_KINDS = (
     "recent",
     "latest",
     "leaders",
+    "quantile",
     "operator",
 )
 
@@ -102,6 +104,7 @@ Operator = Annotated[
     | Annotated[RecentOperator, Tag(TAG_MARK + "recent")]
     | Annotated[LatestOperator, Tag(TAG_MARK + "latest")]
     | Annotated[LeadersOperator, Tag(TAG_MARK + "leaders")]
+    | Annotated[QuantileOperator, Tag(TAG_MARK + "quantile")]
     | Annotated[UserOperator, Tag(TAG_MARK + "operator")],
     Discriminator(_operator_tag),
     BeforeValidator(_one_kind_of_operator),

@@ -1,0 +1,265 @@
+"""Values come to windows and leave them.
+
+A value that comes is put behind its key's queue, and one that leaves is taken from the place where the window
+begins. The window's bracket learns of it: a value outside of it is counted on its side, and for one
+inside an entry is looked for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from streammine.operators.kernels.bracket_steps import (
+    drop_empty,
+    free_piece,
+    search,
+    trim,
+    value_at,
+)
+from streammine.operators.kernels.compilation import (
+    INT64,
+    INT64_IN,
+    INT64_OUT,
+    KernelSet,
+    helper,
+    writable,
+)
+from streammine.operators.kernels.order_layout import (
+    BEFORE,
+    BRACKETS_TYPE,
+    CHUNK,
+    CHUNK_READ,
+    CLASS,
+    COUNT,
+    CURSOR,
+    FREE,
+    HIGH,
+    LAST,
+    LOW,
+    NOT_LOCATED,
+    OFFSET_READ,
+    QUEUES_TYPE,
+    SIZE,
+    START,
+    TOUCHED,
+    UNUSED,
+    USED,
+    VALUE,
+    Brackets,
+    Ints,
+    Queues,
+)
+
+_KERNELS = KernelSet()
+load_kernels = _KERNELS.load
+
+
+@helper
+def _new_chunk(queues: Queues) -> int:
+    chunk = int(queues.pool[FREE])
+    if chunk >= 0:
+        queues.pool[FREE] = queues.links[chunk]
+        return chunk
+    chunk = int(queues.pool[UNUSED])
+    queues.pool[UNUSED] += 1
+    return chunk
+
+
+@helper
+def _push(queues: Queues, heads: Ints, windows: int, key: int, value: int) -> None:
+    last = int(queues.tails[key, LAST])
+    used = int(queues.tails[key, USED])
+    if last < 0 or used == CHUNK:
+        chunk = _new_chunk(queues)
+        if last < 0:
+            for number in range(key * windows, (key + 1) * windows):
+                heads[number, CHUNK_READ] = chunk
+                heads[number, OFFSET_READ] = 0
+        else:
+            queues.links[last] = chunk
+        queues.tails[key, LAST] = last = chunk
+        used = 0
+    if queues.broad.size:
+        queues.broad[last * CHUNK + used] = value
+    else:
+        queues.narrow[last * CHUNK + used] = value
+    queues.tails[key, USED] = used + 1
+
+
+@helper
+def _pop(queues: Queues, head: Ints, freed: Ints, free: bool) -> int:
+    """The window's oldest value, which it has no longer. `free`: no window has it any more."""
+    chunk = head[CHUNK_READ]
+    if head[OFFSET_READ] == CHUNK:
+        after = int(queues.links[chunk])
+        if free:
+            freed[freed[0] + 1] = chunk
+            freed[0] += 1
+        head[CHUNK_READ] = chunk = after
+        head[OFFSET_READ] = 0
+    value = value_at(queues, chunk * CHUNK + head[OFFSET_READ])
+    head[OFFSET_READ] += 1
+    return value
+
+
+@helper
+def _make_room(brackets: Brackets, head: Ints) -> None:
+    """Give up entries that count nothing and, if that is not enough, those furthest from the cursor."""
+    drop_empty(brackets, head)
+    cursor, quarter = head[CURSOR], (1 << head[CLASS]) >> 2
+    if head[SIZE] > 3 * quarter:
+        trim(brackets, head, cursor - quarter, cursor + quarter)
+
+
+@helper
+def _enter(brackets: Brackets, head: Ints, value: int) -> None:
+    head[COUNT] += 1
+    if head[SIZE] == NOT_LOCATED:
+        return
+    if value < head[VALUE]:
+        head[BEFORE] += 1
+    if value < head[LOW] or value > head[HIGH]:
+        return
+    start, size = head[START], head[SIZE]
+    place = search(brackets.values, start, size, value)
+    if place < size and brackets.values[start + place] == value:
+        brackets.counts[start + place] += 1
+        return
+    if size == 1 << head[CLASS]:
+        _make_room(brackets, head)
+        if value < head[LOW] or value > head[HIGH]:
+            return
+        start, size = head[START], head[SIZE]
+        place = search(brackets.values, start, size, value)
+    for index in range(start + size, start + place, -1):
+        brackets.values[index] = brackets.values[index - 1]
+        brackets.counts[index] = brackets.counts[index - 1]
+    brackets.values[start + place] = value
+    brackets.counts[start + place] = 1
+    head[SIZE] = size + 1
+    if place <= head[CURSOR]:
+        head[CURSOR] += 1
+
+
+@helper
+def _leave(brackets: Brackets, head: Ints, value: int) -> None:
+    head[COUNT] -= 1
+    if head[SIZE] == NOT_LOCATED:
+        return
+    if value < head[VALUE]:
+        head[BEFORE] -= 1
+    if value < head[LOW] or value > head[HIGH]:
+        return
+    start = head[START]
+    place = search(brackets.values, start, head[SIZE], value)
+    brackets.counts[start + place] -= 1
+
+
+@helper
+def _touch(head: Ints, number: int, touched: Ints) -> None:
+    if not head[TOUCHED]:
+        head[TOUCHED] = 1
+        touched[touched[0] + 1] = number
+        touched[0] += 1
+
+
+@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64_IN, INT64_IN, INT64_OUT)
+def take_in(
+    queues: Queues, brackets: Brackets, windows: int, keys: Ints, values: Ints, touched: Ints
+) -> None:
+    """Values come into all windows of their keys. `touched` lists heads' numbers, behind its length."""
+    for row in range(keys.size):
+        key, value = keys[row], values[row]
+        _push(queues, brackets.heads, windows, key, value)
+        for number in range(key * windows, (key + 1) * windows):
+            head = brackets.heads[number]
+            _enter(brackets, head, value)
+            _touch(head, number, touched)
+
+
+@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64, INT64_IN, INT64_OUT, INT64_OUT)
+def let_go(
+    queues: Queues,
+    brackets: Brackets,
+    windows: int,
+    window: int,
+    keys: Ints,
+    touched: Ints,
+    freed: Ints,
+) -> None:
+    """The oldest values of keys leave one of their windows; a shorter one is always ahead of a longer one.
+
+    The last window is the longest. Chunks that are of no use any more are added to the list `freed`,
+    behind its length.
+    """
+    for row in range(keys.size):
+        number = keys[row] * windows + window
+        head = brackets.heads[number]
+        value = _pop(queues, head, freed, window == windows - 1)
+        _leave(brackets, head, value)
+        _touch(head, number, touched)
+
+
+@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64_IN, INT64_OUT)
+def forget(queues: Queues, brackets: Brackets, windows: int, keys: Ints, freed: Ints) -> None:
+    """Keys without values give back what they hold, chunks to the list `freed`."""
+    for key in keys:
+        chunk = int(queues.tails[key, LAST])
+        if chunk >= 0:
+            freed[freed[0] + 1] = chunk
+            freed[0] += 1
+            queues.tails[key, LAST] = -1
+        for number in range(key * windows, (key + 1) * windows):
+            head = brackets.heads[number]
+            free_piece(brackets, head)
+            head[SIZE] = NOT_LOCATED
+            head[CHUNK_READ] = -1
+
+
+@_KERNELS.kernel(QUEUES_TYPE, INT64_IN)
+def free_chunks(queues: Queues, freed: Ints) -> None:
+    """What `let_go` has listed may be used again."""
+    for index in range(1, freed[0] + 1):
+        queues.links[freed[index]] = queues.pool[FREE]
+        queues.pool[FREE] = freed[index]
+
+
+@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64, INT64_IN, INT64_IN)
+def skip(
+    queues: Queues, brackets: Brackets, windows: int, window: int, keys: Ints, counts: Ints
+) -> None:
+    """So many of the oldest values of each key leave one of their windows, which no bracket knows yet."""
+    for row in range(keys.size):
+        head = brackets.heads[keys[row] * windows + window]
+        head[COUNT] -= counts[row]
+        offset = head[OFFSET_READ] + counts[row]
+        while offset > CHUNK:
+            head[CHUNK_READ] = queues.links[head[CHUNK_READ]]
+            offset -= CHUNK
+        head[OFFSET_READ] = offset
+
+
+@_KERNELS.kernel(QUEUES_TYPE, writable(types.int64, 2), INT64, INT64_OUT)
+def copy_out(queues: Queues, heads: npt.NDArray[np.int64], begin: int, values: Ints) -> int:
+    """Copy the values of windows, those of the heads from `begin` on behind each other, until there is no
+    place for more. The heads move on by what was copied. Returns the first that is not empty then."""
+    room = values.size
+    filled = 0
+    for number in range(begin, heads.shape[0]):
+        head = heads[number]
+        while head[COUNT] > 0:
+            if filled == room:
+                return number
+            if head[OFFSET_READ] == CHUNK:
+                head[CHUNK_READ] = queues.links[head[CHUNK_READ]]
+                head[OFFSET_READ] = 0
+            stop = min(CHUNK - head[OFFSET_READ], head[COUNT], room - filled)
+            first = head[CHUNK_READ] * CHUNK + head[OFFSET_READ]
+            for place in range(first, first + stop):
+                values[filled] = value_at(queues, place)
+                filled += 1
+            head[OFFSET_READ] += stop
+            head[COUNT] -= stop
+    return len(heads)

@@ -1,0 +1,1 @@
+"""Exact quantiles of sliding windows: what the operator keeps of its rows."""

@@ -1,0 +1,239 @@
+"""The values of sliding windows per key, and those at a rank of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streammine.model.contracts import IntArray
+from streammine.operators.kernels import sliding_order as kernels
+from streammine.operators.kernels import value_queues
+from streammine.operators.kernels.order_layout import (
+    CHUNK,
+    CHUNK_READ,
+    CLASS,
+    COUNT,
+    FIELDS,
+    OFFSET_READ,
+    TOUCHED,
+    UNUSED,
+    Brackets,
+    Queues,
+    empty_head,
+    new_arena,
+)
+
+_FIRST_KEYS = 16
+_FIRST_CHUNKS = 64
+_FIRST_ENTRIES = 1 << 12
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+def load_kernels() -> None:
+    """Make all kernels ready, so that the first values do not wait for them."""
+    kernels.load_kernels()
+    value_queues.load_kernels()
+
+
+class SlidingOrder:
+    """Windows of keys 0, 1, … that end at the same time and begin at different ones.
+
+    What comes, comes into all windows of its key; window 0 is the shortest, and is let go of a value
+    before the next one. Whoever uses it says when values go, oldest first.
+    """
+
+    def __init__(self, windows: int, broad: bool, numerator: int, denominator: int) -> None:
+        """`broad`: values need 64 bits. Wanted is the value at (n - 1) * numerator / denominator."""
+        self.windows = windows
+        self._broad = broad
+        self._quantile = (numerator, denominator)
+        self._queues = Queues(
+            np.empty(0 if broad else _FIRST_CHUNKS * CHUNK, np.int32),
+            np.empty(_FIRST_CHUNKS * CHUNK if broad else 0, np.int64),
+            np.empty(_FIRST_CHUNKS, np.int32),
+            np.array([-1, 0], np.int64),
+            np.empty((0, 2), np.int32),
+        )
+        self._brackets = Brackets(
+            np.empty((0, FIELDS), np.int64),
+            np.empty(_FIRST_ENTRIES, np.int64),
+            np.empty(_FIRST_ENTRIES, np.int64),
+            new_arena(),
+        )
+        self._buffer, self._buffer_counts = np.empty((2, _FIRST_ENTRIES), np.int64)
+        self._histogram = np.empty(kernels.RANGES, np.int64)
+        self._touched = np.zeros(1, np.int64)
+        self._kept: list[IntArray] | None = None
+
+    @property
+    def keys(self) -> int:
+        """How many keys there is place for."""
+        return len(self._queues.tails)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values and what is known of them; room that was never used does not count."""
+        values = int(self._queues.pool[UNUSED]) * (CHUNK * (8 if self._broad else 4) + 4)
+        entries = 16 * int(self._brackets.arena[0])
+        return values + entries + self._brackets.heads.nbytes + self._buffer.nbytes
+
+    def grow(self, keys: int) -> None:
+        """Make place for keys below this number."""
+        if keys <= self.keys:
+            return
+        added = max(keys, 2 * self.keys, _FIRST_KEYS) - self.keys
+        tails = np.full((added, 2), -1, np.int32)
+        heads = np.tile(empty_head(), (added * self.windows, 1))
+        self._queues = self._queues._replace(tails=np.concatenate((self._queues.tails, tails)))
+        self._brackets = self._brackets._replace(
+            heads=np.concatenate((self._brackets.heads, heads))
+        )
+        self._touched = _longer(self._touched, len(self._brackets.heads) + 1)
+
+    def take_in(self, keys: IntArray, values: IntArray) -> None:
+        """Values come to keys that there is place for."""
+        chunks = int(self._queues.pool[UNUSED]) + len(keys)
+        have = len(self._queues.links)
+        if chunks > have:
+            chunks = max(chunks, have + (have >> 1))
+            self._queues = self._queues._replace(
+                narrow=_longer(self._queues.narrow, 0 if self._broad else chunks * CHUNK),
+                broad=_longer(self._queues.broad, chunks * CHUNK if self._broad else 0),
+                links=_longer(self._queues.links, chunks),
+            )
+        value_queues.take_in(
+            self._queues, self._brackets, self.windows, keys, values, self._touched
+        )
+
+    def let_go(self, window: int, keys: IntArray) -> None:
+        """The oldest values of keys leave a window; a key may be named several times."""
+        freed = np.zeros(len(keys) + 1, np.int64)
+        value_queues.let_go(
+            self._queues, self._brackets, self.windows, window, keys, self._touched, freed
+        )
+        self._free(freed)
+
+    def settle(self) -> tuple[IntArray, IntArray]:
+        """The windows that something came to or left since the last call, by their numbers: key * windows +
+        window (int64[n]). For each the two values that the wanted one lies between, and the remainder of
+        its rank (int64[n, 3]).
+
+        A remainder of -1 stands for a window without values.
+        """
+        count = int(self._touched[0])
+        found = np.empty((count, 3), np.int64)
+        done = 0
+        while True:
+            done = kernels.settle(
+                self._queues,
+                self._brackets,
+                *self._quantile,
+                self._touched,
+                done,
+                self._buffer,
+                self._buffer_counts,
+                self._histogram,
+                found,
+            )
+            if done == count:
+                break
+            self._make_room(int(self._touched[done + 1]))
+        self._touched[0] = 0
+        return self._touched[1 : count + 1].copy(), found
+
+    def counts(self) -> IntArray:
+        """How many values each window of each key has (int64[keys, windows])."""
+        return self._brackets.heads[:, COUNT].reshape(-1, self.windows)
+
+    def touch_all(self) -> None:
+        """Have the next `settle` give every window that has values."""
+        heads = self._brackets.heads
+        numbers = np.flatnonzero(heads[:, COUNT])
+        heads[:, TOUCHED] = 0
+        heads[numbers, TOUCHED] = 1
+        self._touched[1 : len(numbers) + 1] = numbers
+        self._touched[0] = len(numbers)
+
+    def forget(self, keys: IntArray) -> None:
+        """Keys that have no values in any window need no place any more."""
+        freed = np.zeros(len(keys) + 1, np.int64)
+        value_queues.forget(self._queues, self._brackets, self.windows, keys, freed)
+        self._free(freed)
+
+    def renumber(self, keys: IntArray) -> None:
+        """Key keys[i] is i from now on. All others are forgotten, and everything is settled."""
+        assert self._touched[0] == 0, "what has changed is known by its old number"
+        heads = self._brackets.heads.reshape(self.keys, self.windows, -1)[keys]
+        self._queues = self._queues._replace(tails=self._queues.tails[keys])
+        self._brackets = self._brackets._replace(heads=heads.reshape(-1, FIELDS))
+        self._touched = np.zeros(len(self._brackets.heads) + 1, np.int64)
+
+    def skip(self, window: int, keys: IntArray, counts: IntArray) -> None:
+        """As `let_go` of so many values of each key, before anything was settled."""
+        value_queues.skip(self._queues, self._brackets, self.windows, window, keys, counts)
+
+    def keep(self) -> FrozenQueues:
+        """The values as they are now. Nothing of them is written over until `release`."""
+        heads = self._brackets.heads[self.windows - 1 :: self.windows]
+        ends = np.zeros_like(heads)
+        for field in (COUNT, CHUNK_READ, OFFSET_READ):
+            ends[:, field] = heads[:, field]
+        self._kept = [] if self._kept is None else self._kept
+        return FrozenQueues(self._queues, ends)
+
+    def release(self) -> None:
+        """What `keep` gave is not used any more."""
+        kept, self._kept = self._kept, None
+        for freed in kept or ():
+            value_queues.free_chunks(self._queues, freed)
+
+    def _free(self, freed: IntArray) -> None:
+        if self._kept is None:
+            value_queues.free_chunks(self._queues, freed)
+        elif freed[0]:
+            self._kept.append(freed[: freed[0] + 1].copy())
+
+    def _make_room(self, number: int) -> None:
+        """For the bracket of a window: in the buffers if it has its place, else in the arena."""
+        power = int(self._brackets.heads[number, CLASS])
+        if 1 << max(power, 0) > len(self._buffer):
+            self._buffer, self._buffer_counts = np.empty((2, 1 << power), np.int64)
+            return
+        size = 2 * len(self._brackets.values)
+        self._brackets = self._brackets._replace(
+            values=_longer(self._brackets.values, size),
+            counts=_longer(self._brackets.counts, size),
+        )
+
+
+class FrozenQueues:
+    """The values of all keys at one time, those of the longest window."""
+
+    def __init__(self, queues: Queues, ends: IntArray) -> None:
+        """`ends`: the heads of the longest windows, of which only their place is used."""
+        self._queues = queues
+        self._ends = ends
+
+    def pieces(self, values: int) -> Iterator[npt.NDArray[np.int32] | IntArray]:
+        """The values, key after key and of each the oldest first, in pieces of so many at most."""
+        narrow = self._queues.broad.size == 0
+        left = int(self._ends[:, COUNT].sum())
+        begin = 0
+        while left:
+            piece = np.empty(min(left, values), np.int64)
+            begin = value_queues.copy_out(self._queues, self._ends, begin, piece)
+            left -= len(piece)
+            yield piece.astype(np.int32) if narrow else piece
+
+
+def _longer(array: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
+    """The array with room for `size` values, of which the new ones are not set."""
+    if size <= len(array):
+        return array
+    longer = np.empty(size, array.dtype)
+    longer[: len(array)] = array
+    return longer

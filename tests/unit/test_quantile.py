@@ -1,0 +1,269 @@
+"""The quantile: what its windows hold, what leaves and when, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streammine import Topology
+from streammine.model.contracts import (
+    EpochClose,
+    HoldsWindows,
+    KeepsState,
+    SetsAside,
+    StatefulOperator,
+)
+from streammine.model.epochs import EpochDefinition
+from streammine.model.errors import StateVersionError, TopologyError
+from streammine.operators.sliding_quantile import Slides, SlidingQuantile
+from streammine.testing import assert_deterministic, simulate
+
+SECOND = EpochDefinition("time", 1_000_000, "ts")
+SCHEMA = pa.schema([("key", pa.string()), ("value", pa.float64())])
+NAN, INFINITY = math.nan, math.inf
+
+
+def operator_of(lengths: Sequence[int], slide: int = 1, **settings: Any) -> SlidingQuantile:
+    slides = Slides(tuple(lengths), slide, SECOND.length)
+    operator = SlidingQuantile("medians", SCHEMA, ["key"], "value", slides, **settings)
+    operator.prepare()
+    return operator
+
+
+def closed(operator: SlidingQuantile, epoch: int, **rows: Sequence[float | None]) -> list[Any]:
+    """(key, start of the window, quantile) of what leaves when the epoch ends; `rows` by key."""
+    collected = operator.accumulator(0)
+    keys = [key for key, values in rows.items() for _ in values]
+    values = [value for each in rows.values() for value in each]
+    collected.add(pa.record_batch([pa.array(keys, pa.string()), pa.array(values)], schema=SCHEMA))
+    close = EpochClose(epoch, SECOND.watermark(epoch), SECOND)
+    found = []
+    for batch in operator.close(close, [collected]):
+        assert batch.schema == operator.output
+        for number, start, end, key, value in zip(*batch.to_pydict().values(), strict=True):
+            assert number == epoch
+            assert _second(end) == epoch + 1
+            found.append((key, _second(start), value))
+    return found
+
+
+def _second(time: Any) -> int:
+    return int(np.datetime64(time, "s").astype(np.int64))
+
+
+def test_a_window_slides_over_its_values() -> None:
+    operator = operator_of([2])
+    assert isinstance(operator, StatefulOperator)
+    assert isinstance(operator, HoldsWindows)
+    assert isinstance(operator, KeepsState)
+    assert isinstance(operator, SetsAside)
+    assert operator.due_epoch is None
+    #   epoch      0     1        2      3
+    #   a          1   5  3       -      -
+    #   [start..)  1   1 3 5     3 5   empty
+    assert closed(operator, 0, a=[1.0]) == [("a", -1, 1.0)]
+    assert operator.due_epoch == 2
+    assert closed(operator, 1, a=[5.0, 3.0]) == [("a", 0, 3.0)]
+    assert operator.due_epoch == 2
+    assert closed(operator, 2) == [("a", 1, 4.0)]
+    assert operator.due_epoch == 3
+    assert closed(operator, 3) == [("a", 2, None)]
+    assert operator.due_epoch is None
+
+
+def test_several_windows_share_the_rows() -> None:
+    operator = operator_of([1, 3])
+    assert closed(operator, 0, b=[1.0], a=[7.0]) == [
+        ("a", -2, 7.0),
+        ("a", 0, 7.0),
+        ("b", -2, 1.0),
+        ("b", 0, 1.0),
+    ]
+    assert closed(operator, 1, b=[2.0]) == [("a", 1, None), ("b", -1, 1.5), ("b", 1, 2.0)]
+    assert operator.due_epoch == 2
+
+
+def test_only_changes_leave_unless_every_slide_is_wanted() -> None:
+    changes, all_slides = operator_of([3]), operator_of([3], every_slide=True)
+    first = [("a", -2, 2.0)]
+    assert closed(changes, 0, a=[2.0]) == closed(all_slides, 0, a=[2.0]) == first
+    assert closed(changes, 1, a=[2.0]) == []
+    assert closed(all_slides, 1, a=[2.0]) == [("a", -1, 2.0)]
+    assert (changes.due_epoch, all_slides.due_epoch) == (3, 2)
+    assert closed(all_slides, 2) == [("a", 0, 2.0)]
+    for epoch in (3, 4):
+        closed(changes, epoch)
+        assert closed(all_slides, epoch) == ([("a", 1, 2.0)] if epoch == 3 else [])
+    assert changes.due_epoch is all_slides.due_epoch is None
+
+
+def test_a_slide_of_several_epochs_waits_for_its_last_one() -> None:
+    operator = operator_of([4], slide=2)
+    assert closed(operator, 0, a=[1.0]) == []
+    assert operator.due_epoch == 1
+    assert closed(operator, 1, a=[2.0]) == [("a", -2, 1.5)]
+    # the value of epoch 0 is in the windows that end with 1 and 3
+    assert operator.due_epoch == 5
+    assert closed(operator, 5) == [("a", 2, None)]
+
+
+@pytest.mark.parametrize(
+    ("values", "at", "expected"),
+    [
+        ([3.0, 1.0, 2.0, 10.0], "1/2", 2.5),
+        ([3.0, 1.0, 2.0, 10.0], "0", 1.0),
+        ([3.0, 1.0, 2.0, 10.0], "1", 10.0),
+        ([0.1, 0.2], "1/10", 0.11),
+        ([-0.0, -0.0], "1/2", 0.0),
+        ([1e308, 1.5e308], "1/2", 1.25e308),
+        ([5e-324, 0.0], "1/2", 0.0),
+        ([1.0, NAN, 2.0], "1/2", 2.0),
+        ([1.0, NAN], "1/2", NAN),
+        ([-INFINITY, 1.0], "1/10", -INFINITY),
+        ([1.0, INFINITY], "1/2", INFINITY),
+        ([-INFINITY, INFINITY], "1/2", NAN),
+    ],
+)
+def test_quantiles_of_few_values(values: list[float], at: str, expected: float) -> None:
+    operator = operator_of([1], at=Fraction(at))
+    ((_, _, found),) = closed(operator, 0, a=values)
+    assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        (pa.int64(), [2**63 - 1, -(2**63)], -0.5),
+        (pa.int64(), [2**62 + 1, 2**62 + 3], float(2**62 + 2)),
+        (pa.uint32(), [2**32 - 1, 1, 5], 5.0),
+        (pa.int8(), [-128, 127], -0.5),
+        (pa.uint16(), [65_535, 65_535], 65_535.0),
+        (pa.float32(), [0.5, -1.5, NAN], 0.5),
+    ],
+)
+def test_numbers_of_every_width(kind: pa.DataType, values: list[Any], expected: float) -> None:
+    schema = pa.schema([("value", kind)])
+    operator = SlidingQuantile("q", schema, [], "value", Slides((1,), 1, SECOND.length))
+    operator.prepare()
+    collected = operator.accumulator(0)
+    collected.add(pa.record_batch([pa.array(values, kind)], schema=schema))
+    (batch,) = operator.close(EpochClose(0, SECOND.watermark(0), SECOND), [collected])
+    assert batch.column("quantile").to_pylist() == [expected]
+
+
+def test_rows_without_a_value_are_set_aside() -> None:
+    operator = operator_of([1])
+    assert closed(operator, 0, a=[None, 2.0], b=[None]) == [("a", 0, 2.0)]
+    dead = operator.take_dead()
+    assert dead is not None
+    assert dead.rows == ("key='a', value=None", "key='b', value=None")
+    assert set(dead.reasons) == {"value is null, and a quantile is of values"}
+    assert operator.take_dead() is None
+
+
+def test_keys_that_are_over_are_forgotten() -> None:
+    operator = operator_of([1, 2])
+    sizes = []
+    for epoch in range(40):
+        rows = {f"{epoch}-{number}": [float(number)] for number in range(2_000)}
+        assert len(closed(operator, epoch, **rows)) >= 4_000
+        sizes.append(operator.state_nbytes)
+    assert max(sizes[20:]) < 3 * sizes[3]
+    # the table of keys has been made anew, and the windows are still known
+    assert len(closed(operator, 40)) == 4_000
+    assert len(closed(operator, 41)) == 2_000
+    assert operator.due_epoch is None
+
+
+def test_a_snapshot_after_keys_were_renumbered_is_a_full_one() -> None:
+    operator = operator_of([1])
+    first = operator.freeze(full=False)
+    assert first.full
+    layers = [(True, list(first.pieces()))]
+    kinds = set()
+    for epoch in range(20):
+        closed(operator, epoch, **{f"{epoch}-{number}": [1.0] for number in range(2_000)})
+        frozen = operator.freeze(full=False)
+        kinds.add(frozen.full)
+        if frozen.full:
+            layers = []
+        layers.append((frozen.full, list(frozen.pieces())))
+    assert kinds == {False, True}
+    restored = operator_of([1])
+    for full, pieces in layers:
+        restored.restore(1, full, iter(pieces))
+    assert sorted(closed(restored, 20)) == sorted(closed(operator, 20))
+    with pytest.raises(StateVersionError):
+        restored.restore(2, True, iter(layers[0][1]))
+
+
+def test_a_full_snapshot_is_of_its_moment_though_its_pieces_are_made_later() -> None:
+    def run(operator: SlidingQuantile, epochs: range) -> list[Any]:
+        rows = {epoch: [float(epoch * 7 % 11)] * 200 for epoch in epochs}
+        return [closed(operator, epoch, a=values, b=values[:3]) for epoch, values in rows.items()]
+
+    operator = operator_of([2, 5])
+    run(operator, range(12))
+    frozen = operator.freeze(full=True)
+    after = run(operator, range(12, 40))
+    pieces = list(frozen.pieces())
+    restored = operator_of([2, 5])
+    restored.restore(1, True, iter(pieces))
+    assert run(restored, range(12, 40)) == after
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"of": "valeu"}, "unknown column 'valeu'; did you mean 'value'"),
+        ({"of": "key"}, "has type string; quantiles are of integers"),
+        ({"windows": "1500ms"}, "is no whole multiple of the epoch, 1s; write 1s or 2s"),
+        ({"windows": ["3s"], "slide": "2s"}, "window 3s is no whole multiple of the slide, 2s"),
+        ({"slide": "1500ms"}, "slide: window 1500ms is no whole multiple of the epoch"),
+        ({"windows": ["2s", "2s"]}, "windows has a length twice"),
+        ({"windows": []}, "must not be empty"),
+        ({"at": 1.5}, "must be at most 1"),
+        ({"at": 0.12345678901}, "at has more than 9 digits behind the point"),
+        ({"into": "key"}, "'key' is a key column, too"),
+        ({"into": "epoch"}, "the output has a column 'epoch' already"),
+        ({"emit": "change"}, "did you mean 'changes'"),
+        ({"window": "1s"}, "write windows: [LENGTH, ...]"),
+    ],
+)
+def test_mistakes_are_told_with_what_would_be_right(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        simulate(topology_of(**changed), {"readings": table()})
+    assert message in str(raised.value)
+
+
+def topology_of(**changed: Any) -> Topology:
+    wanted = {"of": "value", "windows": ["2s", "4s"], "slide": "2s", "into": "median", **changed}
+    return (
+        Topology(name="medians", epoch={"time": "1s", "column": "ts"})
+        .source("readings", files="readings.parquet", prepare="none")
+        .operator("medians", input="readings", key="key", quantile=wanted, slices=3)
+        .sink("result", input="medians", format="console")
+    )
+
+
+def table() -> pa.Table:
+    random = np.random.default_rng(3)
+    seconds = np.sort(random.choice(np.array([0, 1, 2, 3, 7, 8, 20, 21]), 90))
+    keys = random.choice(np.array(["a", "b", "c", "d"]), 90)
+    values = pa.array(random.integers(0, 50, 90) / 10, mask=random.random(90) < 0.1)
+    return pa.table({"ts": seconds, "key": keys, "value": values})
+
+
+def test_a_topology_gives_the_same_bytes_however_it_runs() -> None:
+    result = assert_deterministic(topology_of(), {"readings": table()}, seeds=range(4))
+    rows = result.table("result").to_pylist()
+    last = {(row["key"], row["window_end"] - row["window_start"]): row["median"] for row in rows}
+    assert set(last.values()) == {None}
+    assert len(last) == 8
+    assert max(row["epoch"] for row in rows) == 25
