@@ -1,5 +1,12 @@
 """The topology: what a user writes, as YAML or in Python, and what travels to the nodes as JSON."""
 
+from streammine.model.topology.aggregate_windows import (
+    AggregateWindow,
+    Global,
+    Session,
+    Sliding,
+    Tumbling,
+)
 from streammine.model.topology.aggregates import AGGREGATE_FUNCTIONS, AggregateCall
 from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.definition import Topology
@@ -51,7 +58,7 @@ from streammine.model.topology.stateless import (
     OperatorBase,
     Splitting,
 )
-from streammine.model.topology.windows import window_epochs
+from streammine.model.topology.windows import interval_epochs, window_epochs
 
 __all__ = [
     "AGGREGATE_FUNCTIONS",
@@ -63,6 +70,7 @@ __all__ = [
     "TEXT_SCHEMA",
     "AggregateCall",
     "AggregateOperator",
+    "AggregateWindow",
     "BroadcastPartition",
     "Commit",
     "Consumer",
@@ -74,6 +82,7 @@ __all__ = [
     "FilterOperator",
     "FlatMapOperator",
     "GeneratorSource",
+    "Global",
     "HashPartition",
     "InvalidTopologyError",
     "JoinColumns",
@@ -92,7 +101,9 @@ __all__ = [
     "Problem",
     "Recovery",
     "Redundancy",
+    "Session",
     "Sink",
+    "Sliding",
     "Snapshot",
     "Source",
     "SourceBase",
@@ -100,11 +111,13 @@ __all__ = [
     "Timed",
     "Topology",
     "TopologyGraph",
+    "Tumbling",
     "UserOperator",
     "UserPartition",
     "Weights",
     "Windowed",
     "format_of_path",
+    "interval_epochs",
     "json_schema",
     "redundancy",
     "topological_order",

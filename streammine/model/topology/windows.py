@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from streammine.model.durations import Duration
+from streammine.model.durations import Duration, Interval
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.model.topology.aggregate_windows import (
+    AggregateWindow,
+    Session,
+    Sliding,
+    Tumbling,
+)
 from streammine.model.topology.epoch import Epoch
 from streammine.model.topology.keyed import Windowed
 from streammine.model.topology.stateless import OperatorBase
@@ -40,3 +46,31 @@ def window_epochs(operator: OperatorBase, epoch: Epoch | EpochDefinition) -> int
     if isinstance(count, str):
         raise TopologyError(count)
     return count
+
+
+def window_problem(window: AggregateWindow, epoch: Epoch | EpochDefinition) -> str | None:
+    """Why an aggregate can't have the window, if it can't."""
+    definition = epoch.definition if isinstance(epoch, Epoch) else epoch
+    if isinstance(window, Session) and definition.kind == "count":
+        return (
+            "sessions end with event time, and epochs of rows know none; write epoch: {time: 60s, "
+            "column: ts}, or a window in epochs, like 10 epochs"
+        )
+    lengths = []
+    if isinstance(window, Tumbling | Sliding):
+        lengths.append(window.length)
+    if isinstance(window, Sliding):
+        lengths.append(window.slide)
+    for length in lengths:
+        count = interval_epochs(length, definition)
+        if isinstance(count, str):
+            return count
+    return None
+
+
+def interval_epochs(interval: Interval, epoch: Epoch | EpochDefinition) -> int | str:
+    """How many whole epochs an interval has, or a text that says why it is none."""
+    if interval.epochs is not None:
+        return interval.epochs
+    assert interval.duration is not None, "an interval is of time or of epochs"
+    return whole_epochs(interval.duration, epoch)
