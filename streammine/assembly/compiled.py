@@ -174,12 +174,11 @@ class CompiledJob:
     def _logical_operator(self, name: str) -> LogicalNode:
         settings = self.topology.operators[name]
         operator = self.streams[name].operator
-        may_die = getattr(settings, "on_error", "fail") == "dead_letter"
         if not isinstance(operator, StatefulOperator | SequentialOperator):
             kind: Literal["either", "stateless"] = (
                 "either" if isinstance(settings, EitherOperator) else "stateless"
             )
-            return LogicalNode(name, kind, settings.input_names, may_die=may_die)
+            return LogicalNode(name, kind, settings.input_names, may_die=settings.sets_aside)
         assert isinstance(settings, KeyedFields)
         return LogicalNode(
             name,
@@ -192,11 +191,12 @@ class CompiledJob:
             broadcast=isinstance(settings.partition, BroadcastPartition),
             keyed=any(operator.keys),
             positioned=bool(getattr(operator, "hidden", ())),
-            may_die=may_die,
+            may_die=settings.sets_aside,
             every_key=getattr(operator, "every_key", False),
             ends_input=getattr(operator, "ends_input", False),
             max_rounds=getattr(settings, "max_rounds", None),
             window_epochs=operator.window_epochs if isinstance(operator, Forgets) else None,
+            slide_epochs=getattr(operator, "slide_epochs", None),
             **self._redundancy(settings),
         )
 
@@ -317,6 +317,7 @@ class CompiledJob:
                 environment.retained_bytes,
                 window_epochs(vertex, self.commit_every(vertex.name)),
                 chosen_among(self, slice_id),
+                vertex.slide_epochs,
             ),
             kinds,
             restored,

@@ -46,7 +46,7 @@ def chosen_among(job: CompiledJob, slice_id: SliceId) -> tuple[int, ...]:
     edges = [each for each in job.graph.edges if each.source == slice_id.vertex and not each.dead]
     behind = {name for edge in edges for name in (*edge.stages, edge.target)}
     settings = [each for name, each in job.topology.operators.items() if name in behind]
-    sets_aside = any(getattr(each, "on_error", "fail") == "dead_letter" for each in settings)
+    sets_aside = any(each.sets_aside for each in settings)
     if sets_aside or not all(each.either for each in edges):
         return ()
     outputs = job.graph.outputs[slice_id]

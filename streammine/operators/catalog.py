@@ -22,7 +22,7 @@ from streammine.model.topology import (
 from streammine.operators import either
 from streammine.operators import filter as filters
 from streammine.operators import map as maps
-from streammine.operators.aggregate import KeyedAggregate
+from streammine.operators.aggregate_windows import built_aggregate
 from streammine.operators.api import Reducer, overrides
 from streammine.operators.flat_map import WordSplit
 from streammine.operators.join import EquiJoin
@@ -82,17 +82,6 @@ def _user(settings: UserOperator, site: Site) -> BuiltOperator:
     )
 
 
-def _aggregate(settings: AggregateOperator, site: Site) -> BuiltOperator:
-    return KeyedAggregate(
-        site.name,
-        site.input,
-        settings.key,
-        settings.aggregate,
-        window=site.window(settings),
-        combined=site.combined,
-    )
-
-
 def _join(settings: JoinOperator, site: Site) -> BuiltOperator:
     left, right = site.inputs
     return EquiJoin(
@@ -111,7 +100,7 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     FilterOperator: _filter,
     FlatMapOperator: _flat_map,
     EitherOperator: _either,
-    AggregateOperator: _aggregate,
+    AggregateOperator: built_aggregate,
     JoinOperator: _join,
     UserOperator: _user,
 }

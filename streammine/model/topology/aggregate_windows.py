@@ -18,7 +18,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from streammine.model.durations import Duration, Interval
 from streammine.model.suggestions import hint
-from streammine.model.topology.problems import shown, wrong_key, wrong_value
+from streammine.model.topology.problems import wrong_key, wrong_value
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from streammine.model.topology.aggregates import AggregateField
 from streammine.model.topology.aggregate_windows import AggregateWindowField, Session
+from streammine.model.topology.aggregates import AggregateField
 from streammine.model.topology.keyed import (
     EPOCH_COLUMN,
     KEYED_ELSEWHERE,
@@ -79,6 +79,10 @@ class AggregateOperator(OneInput, KeyedFields, Timed):
                 "column that epoch names"
             )
         return self
+
+    @property
+    def sets_aside(self) -> bool:
+        return isinstance(self.window, Session)
 
     @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:

@@ -80,6 +80,10 @@ class UserOperator(OperatorBase, KeyedFields):
         return self
 
     @property
+    def sets_aside(self) -> bool:
+        return self.on_error == "dead_letter"
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         return self.inputs if self.inputs is not None else (self.input or "",)
 

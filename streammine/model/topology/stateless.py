@@ -36,6 +36,11 @@ class OperatorBase(Part):
     """Stateless operators run inside their upstream's slices."""
 
     @property
+    def sets_aside(self) -> bool:
+        """Whether rows that it can't use go to the dead letters."""
+        return False
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the inputs: port i reads the i-th."""
         raise NotImplementedError

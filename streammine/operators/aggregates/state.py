@@ -116,9 +116,7 @@ class GroupState:
             part.resize(size)
             part.merge(merged, ids)
 
-    def ids_in(
-        self, table: KeyTable, keys: Callable[[], list[pa.Array]] | None = None
-    ) -> IntArray:
+    def ids_in(self, table: KeyTable, keys: Callable[[], list[pa.Array]] | None = None) -> IntArray:
         """The id of each group in another table (int64[n]); of one without rows, which adds nothing, any.
 
         `keys` as in `merge`.

@@ -104,7 +104,8 @@ class _DigitRows:
     def merge(self, other: Self, id_map: npt.NDArray[np.int64]) -> None:
         """Add group i of other to group id_map[i] (int64[other.size], each in [0, size)).
 
-        The other may be read afterwards, but not be added to. Raises ValueError or IndexError for a map that does not fit.
+        The other may be read afterwards, but not be added to. Raises ValueError or IndexError for a
+        map that does not fit.
         """
         assert type(other) is type(self), (type(other), type(self))
         groups = checked_groups(id_map, other.size, self._size)
@@ -329,9 +330,7 @@ class _DigitRows:
         )
         return flags
 
-    def _add_specials(
-        self, groups: npt.NDArray[np.int64], flags: npt.NDArray[np.uint8]
-    ) -> None:
+    def _add_specials(self, groups: npt.NDArray[np.int64], flags: npt.NDArray[np.uint8]) -> None:
         """Note which partials were not finite: each has one flag, or 0."""
         special = np.flatnonzero(flags)
         if special.size:

@@ -1,0 +1,33 @@
+"""Rows that a standard operator can't use, on their way to the dead letters."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from streammine.model.contracts import DeadRows
+from streammine.operators.user_errors import DeadLetters, shortened
+
+_ROW_CHARACTERS = 400
+_VALUE_CHARACTERS = 120
+
+
+class SetAside:
+    """Collects rows with the reason, until they are taken."""
+
+    def __init__(self) -> None:
+        self._letters = DeadLetters()
+
+    def add(self, reason: str, rows: pa.RecordBatch) -> None:
+        """The rows can't be used for this reason."""
+        for row in rows.to_pylist():
+            self._letters.add(reason, row_text(row))
+
+    def take(self) -> DeadRows | None:
+        """See contracts.SetsAside."""
+        return self._letters.take()
+
+
+def row_text(row: dict[str, object]) -> str:
+    """A row's columns and values as text, long ones cut."""
+    values = (f"{name}={shortened(repr(value), _VALUE_CHARACTERS)}" for name, value in row.items())
+    return shortened(", ".join(values), _ROW_CHARACTERS)
