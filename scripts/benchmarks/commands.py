@@ -22,6 +22,7 @@ from benchmarks.schemes import schemes
 from benchmarks.snapshots import snapshots
 from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
+from benchmarks.windows import windows
 from benchmarks.workloads import WORKLOADS, InputKind
 
 COMMIT_EVERY = {"readings": 20}
@@ -118,6 +119,7 @@ for _command in (
     schemes,
     spikes,
     stalled,
+    windows,
     controller,
 ):
     benchmarks.add_command(_command)
