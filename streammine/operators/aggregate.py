@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 
 import pyarrow as pa
 
-from streammine.model.contracts import Accumulator, EpochClose, Traits
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
@@ -93,7 +93,7 @@ class AggregateBase:
         warm_up()
         key_order.load_kernels()
 
-    def combiner(self) -> AggregateCombiner:
+    def combiner(self) -> Combiner:
         return AggregateCombiner(self)
 
     def accumulator(self, port: int) -> Accumulator:

@@ -11,15 +11,17 @@ from streammine.model.topology import (
     Sliding,
     interval_epochs,
 )
-from streammine.operators.aggregate import AggregateBase, AggregateSettings, KeyedAggregate
+from streammine.operators.aggregate import AggregateSettings, KeyedAggregate
 from streammine.operators.global_aggregate import GlobalAggregate
 from streammine.operators.session_aggregate import SessionAggregate
 from streammine.operators.site import Site
 from streammine.operators.sliding_aggregate import SlidingAggregate
 from streammine.operators.windows import OverlappingWindows, TumblingWindow
 
+WindowedAggregate = KeyedAggregate | SlidingAggregate | SessionAggregate | GlobalAggregate
 
-def built_aggregate(settings: AggregateOperator, site: Site) -> AggregateBase:
+
+def built_aggregate(settings: AggregateOperator, site: Site) -> WindowedAggregate:
     """The operator for an aggregate. Raises TopologyError."""
     name, schema, keys, calls = site.name, site.input, settings.key, settings.aggregate
     window = settings.window

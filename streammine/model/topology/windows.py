@@ -16,8 +16,10 @@ from streammine.model.topology.keyed import Windowed
 from streammine.model.topology.stateless import OperatorBase
 
 
-def whole_epochs(window: Duration, epoch: Epoch | EpochDefinition) -> int | str:
-    """Epochs per window, or a text that says why the window can't be."""
+def whole_epochs(
+    window: Duration, epoch: Epoch | EpochDefinition, what: str = "window"
+) -> int | str:
+    """Epochs per window, or a text that says why the window can't be. `what`: it, in the text."""
     definition = epoch.definition if isinstance(epoch, Epoch) else epoch
     if definition.kind == "count":
         return (
@@ -30,7 +32,7 @@ def whole_epochs(window: Duration, epoch: Epoch | EpochDefinition) -> int | str:
     length = Duration(definition.length)
     near = [Duration(definition.length * n) for n in (count, count + 1) if n > 0]
     return (
-        f"window {window} is no whole multiple of the epoch, {length}; "
+        f"{what} {window} is no whole multiple of the epoch, {length}; "
         f"write {' or '.join(str(one) for one in near)}"
     )
 
@@ -56,21 +58,23 @@ def window_problem(window: AggregateWindow, epoch: Epoch | EpochDefinition) -> s
             "sessions end with event time, and epochs of rows know none; write epoch: {time: 60s, "
             "column: ts}, or a window in epochs, like 10 epochs"
         )
-    lengths = []
+    lengths: dict[str, Interval] = {}
     if isinstance(window, Tumbling | Sliding):
-        lengths.append(window.length)
+        lengths["window"] = window.length
     if isinstance(window, Sliding):
-        lengths.append(window.slide)
-    for length in lengths:
-        count = interval_epochs(length, definition)
+        lengths["slide"] = window.slide
+    for what, length in lengths.items():
+        count = interval_epochs(length, definition, what)
         if isinstance(count, str):
             return count
     return None
 
 
-def interval_epochs(interval: Interval, epoch: Epoch | EpochDefinition) -> int | str:
-    """How many whole epochs an interval has, or a text that says why it is none."""
+def interval_epochs(
+    interval: Interval, epoch: Epoch | EpochDefinition, what: str = "window"
+) -> int | str:
+    """How many whole epochs an interval has, or a text that says why it is none. `what`: it, in the text."""
     if interval.epochs is not None:
         return interval.epochs
     assert interval.duration is not None, "an interval is of time or of epochs"
-    return whole_epochs(interval.duration, epoch)
+    return whole_epochs(interval.duration, epoch, what)
