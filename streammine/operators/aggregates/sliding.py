@@ -37,15 +37,20 @@ class SlidingGroups:
         self.panes: deque[Pane] = deque()
         self._pane_nbytes = 0
         self._layout = layout
+        self._begin()
+
+    def _begin(self) -> None:
+        """No group has anything."""
+        schema = self._layout.schema
         self._rows = Count()
         self._sums: dict[PartKey, Part] = {}
         self._stacks: dict[PartKey, TwoStacks] = {}
-        for key in layout.part_keys:
-            part = new_part(key, layout.schema)
+        for key in self._layout.part_keys:
+            part = new_part(key, schema)
             if isinstance(part, Invertible):
                 self._sums[key] = part
             else:
-                self._stacks[key] = TwoStacks(partial(new_part, key, layout.schema))
+                self._stacks[key] = TwoStacks(partial(new_part, key, schema))
 
     @property
     def nbytes(self) -> int:
@@ -153,6 +158,10 @@ class SlidingGroups:
 
     def _renumber(self) -> None:
         """Go on with a table of those keys alone that the window still holds."""
+        if not self.panes:
+            self.table = KeyTable(self._layout.key_fields)
+            self._begin()
+            return
         kept = np.flatnonzero(self._rows.finish())
         ids: IntArray = np.zeros(self._rows.size, dtype=np.int64)
         table = KeyTable(self._layout.key_fields)
