@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from streammine.model.durations import Duration
 from streammine.model.topology.aggregates import AggregateCall
+from streammine.operators.aggregates import keys as key_tables
+from streammine.operators.aggregates import sessions as open_sessions
 from streammine.operators.event_time import EventTime
 from streammine.operators.session_aggregate import SessionAggregate
 from tests.property.operator_trials import (
@@ -52,10 +55,11 @@ INPUT = st.sets(st.integers(-6, 12), min_size=1, max_size=9).flatmap(
 
 
 @settings(max_examples=200, deadline=None)
-@given(INPUT, st.integers(1, 35), st.booleans(), st.integers(0, 2**32 - 1))
+@given(INPUT, st.integers(1, 35), st.booleans(), st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_sessions_are_rows_between_gaps(
-    epochs: dict[int, list[Row]], gap: int, keyed: bool, seed: int
+    epochs: dict[int, list[Row]], gap: int, keyed: bool, kept: int, seed: int
 ) -> None:
+    """What no session needs any more is given up at once."""
     keys = ("word",) if keyed else ()
 
     def make(combined: bool) -> SessionAggregate:
@@ -66,7 +70,12 @@ def test_sessions_are_rows_between_gaps(
 
     events = events_of(EPOCHS, [SCHEMA], {number: [rows] for number, rows in epochs.items()})
     expected, dead = sessions_of(epochs, gap, keys)
-    assert_as_reference(make, events, expected, np.random.default_rng(seed), trials=2)
+    with (
+        patch.object(key_tables, "_SIZE_ALWAYS_KEPT", kept),
+        patch.object(key_tables, "_UNUSED_FACTOR", 1),
+        patch.object(open_sessions, "_SLOTS_ALWAYS_KEPT", kept),
+    ):
+        assert_as_reference(make, events, expected, np.random.default_rng(seed), trials=2)
     assert dead_of(make, events) == sorted(map(text_of, dead))
     used = sum(row[3 + len(keys)] for rows in expected.values() for row in rows)
     assert used + len(dead) == sum(map(len, epochs.values()))

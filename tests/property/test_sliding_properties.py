@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.aggregates import AggregateCall
+from streammine.operators.aggregates import keys as key_tables
 from streammine.operators.sliding_aggregate import SlidingAggregate
 from streammine.operators.windows import OverlappingWindows
 from tests.property.operator_trials import assert_as_reference, events_of
@@ -59,10 +61,15 @@ WINDOWS = st.integers(1, 9).flatmap(
 
 
 @settings(max_examples=200, deadline=None)
-@given(EPOCHS, WINDOWS, st.booleans(), st.integers(0, 2**32 - 1))
+@given(EPOCHS, WINDOWS, st.booleans(), st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_each_window_is_that_of_its_rows(
-    epochs: dict[int, list[Row]], window: OverlappingWindows, keyed: bool, seed: int
+    epochs: dict[int, list[Row]],
+    window: OverlappingWindows,
+    keyed: bool,
+    keys_kept: int,
+    seed: int,
 ) -> None:
+    """Tables of keys that no row has any more are given up at once."""
     keys = ("word",) if keyed else ()
 
     def make(combined: bool) -> SlidingAggregate:
@@ -70,13 +77,13 @@ def test_each_window_is_that_of_its_rows(
             "a", SCHEMA, keys, CALLS, window=window, combined=combined, spans=True
         )
 
-    assert_as_reference(
-        make,
-        events_of(SECOND, [SCHEMA], {number: [rows] for number, rows in epochs.items()}),
-        windows_of(epochs, window, keys),
-        np.random.default_rng(seed),
-        trials=2,
-    )
+    events = events_of(SECOND, [SCHEMA], {number: [rows] for number, rows in epochs.items()})
+    expected = windows_of(epochs, window, keys)
+    with (
+        patch.object(key_tables, "_SIZE_ALWAYS_KEPT", keys_kept),
+        patch.object(key_tables, "_UNUSED_FACTOR", 1),
+    ):
+        assert_as_reference(make, events, expected, np.random.default_rng(seed), trials=2)
 
 
 @settings(max_examples=60, deadline=None)

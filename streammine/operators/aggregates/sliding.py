@@ -37,6 +37,7 @@ class SlidingGroups:
         self.panes: deque[Pane] = deque()
         self._pane_nbytes = 0
         self._layout = layout
+        self._kinds = layout.partial_schema.types[len(layout.keys) :]
         self._begin()
 
     def _begin(self) -> None:
@@ -78,15 +79,8 @@ class SlidingGroups:
         """A pane comes out of a snapshot, behind those that are there."""
         key_count = len(self._layout.keys)
         ids = self.table.ids(partials, range(key_count))
-        columns = partials.columns[key_count:]
-        size = self.table.size
-        self._rows.add_counts(ids, fixed_values(columns[0]), size)
-        for key, column in zip(self._layout.part_keys, columns[1:], strict=True):
-            if key in self._sums:
-                self._sums[key].add_partial(ids, column, size)
-            else:
-                self._stacks[key].add_partial(PartialColumn(ids, column), size)
-        self._append(Pane.of(last_epoch, ids, columns))
+        self._append(Pane.of(last_epoch, ids, partials.columns[key_count:]))
+        self._fold(self.panes[-1])
 
     def drop_before(self, epoch: int) -> None:
         """The panes whose last epochs lie before this one leave."""
@@ -119,14 +113,13 @@ class SlidingGroups:
     def _pieces(self, panes: list[Pane], table: KeyTable) -> Iterator[pa.Buffer]:
         keys_now = table.keys_as_of_now()
         schema = self._layout.partial_schema
-        kinds = schema.types[len(self._layout.keys) :]
 
         def pieces() -> Iterator[pa.Buffer]:
             keys = keys_now()
             for pane in panes:
                 groups = pa.array(pane.groups)
                 columns = [column.take(groups) for column in keys]
-                columns += [pane.column(number, kind) for number, kind in enumerate(kinds)]
+                columns += [pane.column(number, kind) for number, kind in enumerate(self._kinds)]
                 header: Header = {"pane": pane.last_epoch}
                 yield from row_pieces(header, [pa.record_batch(columns, schema=schema)])
 
@@ -142,42 +135,45 @@ class SlidingGroups:
         self._rows.subtract_counts(ids, fixed_values(pane.column(0, pa.int64())))
         for number, key in enumerate(self._layout.part_keys, 1):
             if key in self._stacks:
-                panes = partial(self._partials, number, key)
+                panes = partial(self._partials, number)
                 self._stacks[key].drop(panes, ids, self.table.size)
             else:
                 part = self._sums[key]
                 assert isinstance(part, Invertible)
-                part.subtract(ids, pane.column(number, part.partial_type))
+                part.subtract(ids, pane.column(number, self._kinds[number]))
         self.panes.popleft()
         self._pane_nbytes -= pane.nbytes
 
-    def _partials(self, number: int, key: PartKey) -> list[PartialColumn]:
+    def _partials(self, number: int) -> list[PartialColumn]:
         """One part of all panes, oldest first."""
-        kind = new_part(key, self._layout.schema).partial_type
+        kind = self._kinds[number]
         return [PartialColumn(pane.ids, pane.column(number, kind)) for pane in self.panes]
 
     def _renumber(self) -> None:
-        """Go on with a table of those keys alone that the window still holds."""
-        if not self.panes:
-            self.table = KeyTable(self._layout.key_fields)
-            self._begin()
-            return
+        """Go on with a table of those keys alone that the window still holds.
+
+        What follows from the panes is made anew, as from a snapshot: each has come and gone a few times
+        as often by then.
+        """
         kept = np.flatnonzero(self._rows.finish())
         ids: IntArray = np.zeros(self._rows.size, dtype=np.int64)
         table = KeyTable(self._layout.key_fields)
         ids[kept] = table.ids_of(self.table.keys_as_of_now()(), kept)
         self.table = table
-        size = table.size
-        rows, self._rows = self._rows, Count()
-        self._rows.resize(size)
-        self._rows.merge(rows, ids)
-        for key, part in self._sums.items():
-            self._sums[key] = new_part(key, self._layout.schema)
-            self._sums[key].resize(size)
-            part.resize(ids.size)
-            self._sums[key].merge(part, ids)
-        for stack in self._stacks.values():
-            stack.renumber(kept, ids)
+        self._begin()
         self.panes = deque(
             replace(pane, groups=ids[pane.groups].astype(np.int32)) for pane in self.panes
         )
+        for pane in self.panes:
+            self._fold(pane)
+
+    def _fold(self, pane: Pane) -> None:
+        """Add a pane, of which there are only partials, to what all come to."""
+        ids, size = pane.ids, self.table.size
+        self._rows.add_counts(ids, fixed_values(pane.column(0, pa.int64())), size)
+        for number, key in enumerate(self._layout.part_keys, 1):
+            column = pane.column(number, self._kinds[number])
+            if key in self._sums:
+                self._sums[key].add_partial(ids, column, size)
+            else:
+                self._stacks[key].add_partial(PartialColumn(ids, column), size)

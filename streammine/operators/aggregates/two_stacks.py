@@ -80,18 +80,6 @@ class TwoStacks:
         whole.merge(self._recent, np.arange(size, dtype=np.int64))
         return whole
 
-    def renumber(self, kept: IntArray, ids: IntArray) -> None:
-        """Groups get other ids: those kept, by their old ids (int64, ascending), become 0, 1, 2 and so on;
-        `ids` (int64) has the new id of every group, any one of those that have no values left."""
-        recent = self._new()
-        self._recent.resize(ids.size)
-        recent.resize(kept.size)
-        recent.merge(self._recent, ids)
-        self._recent = recent
-        if self._older is not None:
-            # groups that came later have the higher ids, before and after
-            self._older = self._older.take(pa.array(kept[kept < len(self._older)]))
-
     def _turn(self, panes: Sequence[PartialColumn], size: int) -> None:
         """All panes are older ones now."""
         folded = self._new()
