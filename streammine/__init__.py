@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streammine.model.topology import Topology
     from streammine.operators.api import Context, Mapper, Operator, Reducer
     from streammine.operators.state import List, Map, Queue, Value, Window
+    from streammine.operators.timers import Timers
     from streammine.session import Result, output_files, read_output, read_topology, run
 
 _HOMES = {
@@ -38,6 +39,7 @@ _HOMES = {
     "streammine.model.topology": ("Topology",),
     "streammine.operators.api": ("Context", "Mapper", "Operator", "Reducer"),
     "streammine.operators.state": ("List", "Map", "Queue", "Value", "Window"),
+    "streammine.operators.timers": ("Timers",),
     "streammine.session": ("Result", "output_files", "read_output", "read_topology", "run"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -57,6 +59,7 @@ __all__ = [
     "Result",
     "StateVersionError",
     "StreammineError",
+    "Timers",
     "Topology",
     "TopologyError",
     "UserCodeError",

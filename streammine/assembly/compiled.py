@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from streammine.assembly.environment import (
 )
 from streammine.assembly.losing import check_may_lose, window_epochs
 from streammine.assembly.sending import chosen_among, outgoing_edges
+from streammine.assembly.stream_order import stream_order
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
 from streammine.engine.bag import BagMemory
@@ -45,12 +46,7 @@ from streammine.model.contracts import (
 )
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import (
-    FILE_COLUMN,
-    KEY_COLUMN_PREFIX,
-    ROW_COLUMN,
-    TIME_COLUMN,
     SliceId,
-    next_index_column,
 )
 from streammine.model.job import DEAD_LETTERS, Edge, EdgeKind, JobGraph, Vertex
 from streammine.model.manifest import SinkDescription
@@ -58,7 +54,6 @@ from streammine.model.recovery_policy import wants_gap
 from streammine.model.stamps import covered
 from streammine.model.topology import (
     BroadcastPartition,
-    EitherOperator,
     KeyedFields,
     Redundancy,
     Sink,
@@ -95,6 +90,7 @@ class CompiledJob:
         self.base = base
         self._load_value = load_value
         self._order = topology_graph(topology).order
+        self.operators = topology.every_operator
         probes = self._probe(schemas)
         self.columns = needed_columns(topology, self._order, probes)
         pruned = {
@@ -116,9 +112,7 @@ class CompiledJob:
             self._order,
             schemas,
             self._build,
-            lambda name: declared_output(
-                name, self.topology.operators[name], self.base, self._load_value
-            ),
+            lambda name: declared_output(name, self.operators[name], self.base, self._load_value),
         )
 
     def _build(
@@ -140,8 +134,9 @@ class CompiledJob:
             orders=orders,
             base=self.base,
             loader=self._load_value,
+            job=self.topology.name,
         )
-        return build_operator(self.topology.operators[name], site)
+        return build_operator(self.operators[name], site)
 
     def _logical_nodes(self) -> list[LogicalNode]:
         nodes = []
@@ -155,7 +150,7 @@ class CompiledJob:
                     # clients send to one receiver
                     node = replace(node, replicable=False)
                 nodes.append(node)
-            elif name in self.topology.operators:
+            elif name in self.operators:
                 nodes.append(self._logical_operator(name))
             else:
                 sink = self.topology.sinks[name]
@@ -172,13 +167,16 @@ class CompiledJob:
         return nodes
 
     def _logical_operator(self, name: str) -> LogicalNode:
-        settings = self.topology.operators[name]
+        settings = self.operators[name]
         operator = self.streams[name].operator
         if not isinstance(operator, StatefulOperator | SequentialOperator):
-            kind: Literal["either", "stateless"] = (
-                "either" if isinstance(settings, EitherOperator) else "stateless"
+            return LogicalNode(
+                name,
+                settings.stateless_kind,
+                settings.input_names,
+                max_rounds=getattr(settings, "max_rounds", None),
+                may_die=settings.sets_aside,
             )
-            return LogicalNode(name, kind, settings.input_names, may_die=settings.sets_aside)
         assert isinstance(settings, KeyedFields)
         return LogicalNode(
             name,
@@ -225,25 +223,7 @@ class CompiledJob:
         """The columns that order an edge's rows, most significant first; () where it carries none."""
         if not edge.carries_order:
             return ()
-        fields = list(self._vertex_order(edge.source))
-        for name in edge.stages:
-            if getattr(self.streams[name].operator, "one_to_many", False):
-                column = next_index_column(field.name for field in fields)
-                fields.append(pa.field(column, pa.int32()))
-        return tuple(fields)
-
-    def _vertex_order(self, name: str) -> tuple[pa.Field, ...]:
-        """The hidden columns that order a vertex's output."""
-        if self.graph.vertex(name).kind == "source":
-            position = (pa.field(FILE_COLUMN, pa.int32()), pa.field(ROW_COLUMN, pa.int64()))
-            time = (pa.field(TIME_COLUMN, pa.int64()),) if self.epoch.kind == "time" else ()
-            return (*time, *position)
-        operator = self._vertex_operator(name)
-        hidden: tuple[pa.Field, ...] = getattr(operator, "hidden", ())
-        return hidden or tuple(
-            pa.field(f"{KEY_COLUMN_PREFIX}{number}", operator.output.field(each).type)
-            for number, each in enumerate(operator.output_order)
-        )
+        return stream_order(self, edge.stages[-1] if edge.stages else edge.source)
 
     # --- slices ---------------------------------------------------------------------------------
 
@@ -372,11 +352,15 @@ class CompiledJob:
 
     def _feeds(self, inputs: Sequence[InputChannel]) -> list[tuple[InputChannel, ...]]:
         """Channels by what they bring: the same slice of all sources of which either will do, or one."""
-        feeds: dict[tuple[int, int], list[InputChannel]] = {}
+        feeds: dict[tuple[int, str, int], list[InputChannel]] = {}
         for each in inputs:
             channel = self.graph.channels[each.number]
-            either = self.graph.edges[channel.edge].either
-            brings = (each.port, channel.source.index) if either else (-1, each.number)
+            edge = self.graph.edges[channel.edge]
+            brings = (
+                (each.port, edge.chooser, channel.source.index)
+                if edge.either
+                else (-1, "", each.number)
+            )
             feeds.setdefault(brings, []).append(each)
         return [tuple(channels) for channels in feeds.values()]
 
@@ -439,13 +423,13 @@ class CompiledJob:
         environment: Environment,
     ) -> StatefulOperator | SequentialOperator:
         if vertex.kind == "stateful":
-            return self._vertex_operator(vertex.name)
+            return self.vertex_operator(vertex.name)
         if vertex.kind == "sink":
             return self._sink(vertex, replica, environment)
         (edge,) = incoming
         return self._committer(edge.source, replica, environment)
 
-    def _vertex_operator(self, name: str) -> StatefulOperator | SequentialOperator:
+    def vertex_operator(self, name: str) -> StatefulOperator | SequentialOperator:
         """A new instance of a stateful vertex's operator, as its edges need it."""
         incoming = [edge for edge in self.graph.edges if edge.target == name]
         leaving = [edge for edge in self.graph.edges if edge.source == name]
@@ -454,7 +438,11 @@ class CompiledJob:
             combined=any(edge.combined for edge in incoming),
             ordered=any(edge.carries_order or edge.sequenced for edge in leaving),
             carries_order=any(edge.carries_order for edge in leaving),
-            orders=[self.order_fields(edge) for edge in sorted(incoming, key=lambda e: e.port)],
+            # all edges into a port bring rows of one order
+            orders=[
+                self.order_fields(next(edge for edge in incoming if edge.port == port))
+                for port in sorted({edge.port for edge in incoming})
+            ],
         )
         assert isinstance(operator, StatefulOperator | SequentialOperator)
         return operator
@@ -468,7 +456,7 @@ class CompiledJob:
 
     def bare_operator(self, name: str, **needs: Any) -> Operator:
         """`needs`: as of `_build`."""
-        inputs = [self.streams[each].schema for each in self.topology.operators[name].input_names]
+        inputs = [self.streams[each].schema for each in self.operators[name].input_names]
         return self._build(name, inputs, **needs)
 
     # --- sinks ----------------------------------------------------------------------------------

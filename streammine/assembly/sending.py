@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partitioners import Broadcast, Hash, KeyRange, partitioner_named
+from streammine.assembly.stream_order import union_order
 from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
 from streammine.model.contracts import Partitioner, SequentialOperator, StatefulOperator
 from streammine.model.ids import SliceId
@@ -15,6 +16,7 @@ from streammine.model.topology import (
     KeyedFields,
     KeyRangePartition,
     Partition,
+    UnionOperator,
     UserPartition,
 )
 
@@ -35,7 +37,7 @@ def outgoing_edges(job: CompiledJob, slice_id: SliceId) -> tuple[OutgoingEdges, 
             dead = outgoing
             continue
         carries_order = carries_order or edge.carries_order
-        _stage_node(job, root, edge.stages).edges.append(outgoing)
+        _stage_node(job, root, edge).edges.append(outgoing)
     stamped = job.graph.loop(slice_id.vertex) is not None
     return OutgoingEdges(slice_id.index, root, dead, stamped), carries_order
 
@@ -85,9 +87,11 @@ def _partitioner(job: CompiledJob, partition: Partition) -> Partitioner:
             return partitioner_named(partition.path, job.base)
 
 
-def _stage_node(job: CompiledJob, root: StageNode, stages: tuple[str, ...]) -> StageNode:
+def _stage_node(job: CompiledJob, root: StageNode, edge: Edge) -> StageNode:
+    """Where an edge begins in the tree of stages, which grows by what is missing."""
     node = root
-    for name in stages:
+    before = edge.source
+    for name in edge.stages:
         for child in node.children:
             if child.stage is not None and child.stage.name == name:
                 node = child
@@ -97,4 +101,7 @@ def _stage_node(job: CompiledJob, root: StageNode, stages: tuple[str, ...]) -> S
             child = StageNode(operator)  # type: ignore[arg-type]
             node.children.append(child)
             node = child
+        if edge.carries_order and isinstance(job.operators[name], UnionOperator):
+            node.union_order = union_order(job, name, before)
+        before = name
     return node

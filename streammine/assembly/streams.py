@@ -10,6 +10,7 @@ import pyarrow as pa
 from streammine.model.contracts import SequentialOperator, StatefulOperator, StatelessOperator
 from streammine.model.errors import TopologyError
 from streammine.model.topology import Topology
+from streammine.operators.file_formats import require_writable, stored_format
 
 Operator = StatelessOperator | StatefulOperator | SequentialOperator
 
@@ -33,13 +34,13 @@ def probed(
 
     `build` makes an operator over its inputs. What a loop's head reads from the loop is not known before the
     head is: there it begins with what an operator's output is whatever it reads, which `declared` tells.
-    Raises TopologyError where none tells it, or one makes something else in the end.
+    Raises TopologyError where none tells it, or one makes something else in the end, or a sink's format can't
+    hold what it is to write.
     """
     known = {name: schemas[name] for name in order if name in topology.sources}
     streams = {name: Stream(schema) for name, schema in known.items()}
-    inputs = {
-        name: topology.operators[name].input_names for name in order if name in topology.operators
-    }
+    operators = topology.every_operator
+    inputs = {name: operators[name].input_names for name in order if name in operators}
     while inputs:
         name = next((one for one, names in inputs.items() if known.keys() >= set(names)), None)
         if name is None:
@@ -54,6 +55,9 @@ def probed(
                     f"operator {name!r}: its output is {operator.output}, though `output` declares "
                     f"{known[name]}"
                 )
+    for name, sink in topology.sinks.items():
+        with topology.places.of(name):
+            require_writable(name, stored_format(sink.format), streams[sink.input].schema)
     return streams
 
 

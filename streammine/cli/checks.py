@@ -121,6 +121,7 @@ class _Sample:
                 ordered=True,
                 base=self._base,
                 loader=lambda wanted: copy.deepcopy(code[wanted]),
+                job=self._topology.name,
             )
             return build_operator(settings, site)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streammine.engine.stimuli import Output
+from streammine.engine.union_order import UnionOrder
 from streammine.model.contracts import (
     Combiner,
     Counters,
@@ -170,9 +171,11 @@ def _output(channel: int, epoch: int, batch: pa.RecordBatch, nbytes: int) -> Out
 
 @dataclass
 class StageNode:
-    """A point in the tree of stages: what is done to the rows that arrive there."""
+    """A point in the tree of stages: what is done to the rows that arrive there. `union_order`: how they are
+    ordered behind it, where it is a union whose order somebody needs."""
 
     stage: StatelessOperator | None = None
+    union_order: UnionOrder | None = None
     edges: list[OutgoingEdge] = field(default_factory=list)
     children: list[StageNode] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
@@ -228,7 +231,10 @@ class OutgoingEdges:
             derived = node.stage.apply(visible(batch))
             if derived.dead is not None:
                 self.dead(epoch, node.stage.name, derived.dead, outputs)
-            batch = _with_order(batch, derived, node.stage.one_to_many)
+            if node.union_order is not None:
+                batch = node.union_order.ordered(batch, derived)
+            else:
+                batch = _with_order(batch, derived, node.stage.one_to_many)
             node.counters.rows_out += batch.num_rows
             if batch.num_rows == 0:
                 return

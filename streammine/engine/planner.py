@@ -12,6 +12,9 @@ so do operators, but for those that were asked for no order at all. Nothing that
 Behind an either, the same slices of several sources bring one input, and whoever reads it first agrees with
 its other replicas on whose rows count. From there on nothing differs, so nobody else has to agree.
 
+A union has no vertex either: who reads it reads all that make a part of it, through one edge each into the
+same port.
+
 An operator may read from one that is declared behind it; that closes a *loop*. Such an input is a back-edge,
 and the reader is the loop's head, of which each loop has one. Inside a loop rows of a round may be
 processed in any order only: a position would grow with every round.
@@ -52,7 +55,7 @@ class LogicalNode:
     """
 
     name: str
-    kind: Literal["source", "stateless", "either", "stateful", "sink"]
+    kind: Literal["source", "stateless", "either", "union", "stateful", "sink"]
     inputs: tuple[str, ...] = ()
     slices: int | None = None
     traits: Traits = field(default_factory=Traits)
@@ -87,17 +90,19 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
     dying: dict[str, None] = {}
     for node in nodes:
         hosts = [_hosts(by_name, name) for name in node.inputs]
-        if node.kind in ("stateless", "either"):
+        if node.kind in ("stateless", "either", "union"):
             if node.may_die:
-                dying.update((host, None) for each in hosts for host, _ in each)
+                dying.update((host.vertex, None) for ways in hosts for host in ways)
             continue
         if node.may_die:
             dying[node.name] = None
-        vertex = _vertex(node, vertices[hosts[0][0][0]].slices if node.kind == "sink" else 0, hosts)
+        upstream_slices = 0
+        if node.kind == "sink":
+            upstream_slices = max(vertices[host.vertex].slices for host in hosts[0])
+        vertex = _vertex(node, upstream_slices, hosts)
         vertices[node.name] = vertex
         for port, ways in enumerate(hosts):
-            for host, stages in ways:
-                edges.append(_edge(node, vertex, host, stages, port, either=len(ways) > 1))
+            edges.extend(_edge(node, vertex, host, port) for host in ways)
         if node.kind == "sink":
             vertices |= _committer(node.name, node.replicas, node.scheme)
             edges.append(_committer_edge(node.name))
@@ -156,10 +161,16 @@ def _loops(
                 part=head,
             )
         _check_members(by_name, vertices, members)
-        rounds = by_name[head].max_rounds
-        max_rounds = DEFAULT_MAX_ROUNDS if rounds is None else rounds
+        max_rounds = _most_rounds(by_name, head, edges)
         loops.append(Loop(head, members, tuple(dict.fromkeys(back)), max_rounds))
     return tuple(sorted(loops, key=lambda loop: places[loop.head]))
+
+
+def _most_rounds(by_name: Mapping[str, LogicalNode], head: str, edges: Sequence[Edge]) -> int:
+    """What is said of a loop's rounds where it begins: at its head, or at a union that the head reads."""
+    stages = [name for edge in edges if edge.target == head for name in edge.stages]
+    said = [by_name[name].max_rounds for name in (head, *stages)]
+    return next((rounds for rounds in said if rounds is not None), DEFAULT_MAX_ROUNDS)
 
 
 def _check_members(
@@ -168,7 +179,8 @@ def _check_members(
     members: tuple[str, ...],
 ) -> None:
     for name in members:
-        if any(len(_hosts(by_name, each)) > 1 for each in by_name[name].inputs):
+        hosts = [host for each in by_name[name].inputs for host in _hosts(by_name, each)]
+        if any(host.either is not None for host in hosts):
             raise TopologyError(
                 f"operator {name!r} is part of a loop, and can't read what is behind an either; let an "
                 "operator before the loop read it",
@@ -251,32 +263,44 @@ def _with_kinds(edges: Sequence[Edge], loops: Sequence[Loop]) -> tuple[Edge, ...
     return tuple(replace(edge, kind=kind(edge)) for edge in edges) if loops else tuple(edges)
 
 
-Host = tuple[str, tuple[str, ...]]
-"""A vertex, and the stages that are applied to its output in its slices."""
+@dataclass(frozen=True)
+class Host:
+    """A vertex that makes rows of a stream, and the stages that are applied to its output in its slices.
+    `either`: the name of the either that this is one way of, if it is."""
+
+    vertex: str
+    stages: tuple[str, ...] = ()
+    either: str | None = None
 
 
-def _hosts(by_name: Mapping[str, LogicalNode], name: str) -> tuple[Host, ...]:
-    """The vertex that makes stream `name`; behind an either, those that can make it."""
-    stages: list[str] = []
-    while by_name[name].kind == "stateless":
-        if name in stages:
-            raise TopologyError(
-                f"the operators {', '.join(sorted(stages))} form a cycle, and none of them keeps state",
-                part=name,
-            )
-        stages.append(name)
-        (name,) = by_name[name].inputs
-    makers: tuple[str, ...] = (name,)
-    if by_name[name].kind == "either":
-        stages.append(name)
-        makers = by_name[name].inputs
-    return tuple((each, tuple(reversed(stages))) for each in makers)
+def _hosts(
+    by_name: Mapping[str, LogicalNode], name: str, behind: tuple[str, ...] = ()
+) -> tuple[Host, ...]:
+    """The vertex that makes stream `name`; of an either those that can make it, of a union those that all
+    make a part of it. `behind`: what the stream is looked up for."""
+    node = by_name[name]
+    if node.kind == "either":
+        return tuple(Host(each, (name,), name) for each in node.inputs)
+    if node.kind not in ("stateless", "union"):
+        return (Host(name),)
+    if name in behind:
+        around = behind[behind.index(name) :]
+        raise TopologyError(
+            f"the operators {', '.join(sorted(around))} form a cycle, and none of them keeps state",
+            part=name,
+        )
+    return tuple(
+        replace(host, stages=(*host.stages, name))
+        for each in node.inputs
+        for host in _hosts(by_name, each, (*behind, name))
+    )
 
 
 def _vertex(
     node: LogicalNode, upstream_slices: int, hosts: Sequence[tuple[Host, ...]] = ()
 ) -> Vertex:
-    """`upstream_slices`: of the vertex that feeds a sink; `hosts`: by port, who makes what comes in."""
+    """`upstream_slices`: the most that any vertex has which feeds a sink; `hosts`: by port, who makes what
+    comes in."""
     if node.kind == "source":
         return Vertex(
             node.name,
@@ -290,8 +314,8 @@ def _vertex(
         )
     discipline, reason = _discipline(node)
     for ways in hosts:
-        if len(ways) > 1:
-            receivers = " or ".join(name for name, _ in ways)
+        for either in dict.fromkeys(host.either for host in ways if host.either is not None):
+            receivers = " or ".join(host.vertex for host in ways if host.either == either)
             reason += f"; replicas agree on whose rows count in each epoch, those of {receivers}"
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
@@ -347,14 +371,7 @@ def _reason_of_merge(node: LogicalNode) -> str:
     )
 
 
-def _edge(
-    node: LogicalNode,
-    vertex: Vertex,
-    host: str,
-    stages: tuple[str, ...],
-    port: int,
-    either: bool,
-) -> Edge:
+def _edge(node: LogicalNode, vertex: Vertex, host: Host, port: int) -> Edge:
     strict = vertex.discipline is Discipline.STRICT
     combined = (
         node.kind == "stateful"
@@ -369,16 +386,16 @@ def _edge(
     elif node.broadcast:
         routing = "broadcast"
     return Edge(
-        source=host,
+        source=host.vertex,
         target=node.name,
         port=port,
-        stages=stages,
+        stages=host.stages,
         combined=combined and routing == "partition",
         routing=routing,
         carries_order=strict,
         # a commutative operator knows bags by what is in them
         sequenced=vertex.discipline.merges_bags and not node.traits.commutative,
-        either=either,
+        either=host.either is not None,
     )
 
 

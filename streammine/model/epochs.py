@@ -27,6 +27,9 @@ INFINITY = 2**63 - 1
 BEGINNING = -(2**63)
 """Watermark and epoch bound of an input of which nothing is known yet."""
 
+FIRST_TIME = -(2**62)
+"""Before any event time, in microseconds, and still far from where 64 bits end."""
+
 MICROSECONDS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 IntArray = npt.NDArray[np.int64]
@@ -48,6 +51,11 @@ class EpochDefinition:
     def __post_init__(self) -> None:
         assert self.length > 0, "an epoch has at least one row or microsecond"
         assert (self.kind == "time") == (self.column is not None)
+
+    @property
+    def before_all(self) -> int:
+        """The epoch that static sources have to themselves, before those of all others."""
+        return -1 if self.kind == "count" else FIRST_TIME // self.length
 
     def of_rows(self, rows: IntArray) -> IntArray:
         """Epochs of source row numbers (int64 → int64)."""

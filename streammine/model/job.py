@@ -119,7 +119,7 @@ class Edge:
     sequence on each channel, however they are cut and however often they are made. `dead`: the edge takes the
     dead rows, not the output. `kind`: where it lies as to a loop (see stamps); "plain" is outside of every
     loop at both ends, and one from a loop to another is an "exit" of the first. `either`: the target gets the
-    rows of an epoch from one of all edges of that kind into the port, which its replicas agree on.
+    rows of an epoch from one of all edges with the same `chooser` into the port, which its replicas agree on.
     """
 
     source: str
@@ -133,6 +133,12 @@ class Edge:
     kind: EdgeKind = "plain"
     sequenced: bool = False
     either: bool = False
+
+    @property
+    def chooser(self) -> str:
+        """The either that it is a way of: that reads sources only, so it is the first stage."""
+        assert self.either, self
+        return self.stages[0]
 
 
 @dataclass(frozen=True)
@@ -260,10 +266,10 @@ class JobGraph:
     def receivers(self) -> dict[str, int]:
         """Sources that receive one feed, numbered among those that do."""
         numbers: dict[str, int] = {}
-        groups: dict[tuple[str, int], list[str]] = {}
+        groups: dict[tuple[str, int, str], list[str]] = {}
         for edge in self.edges:
             if edge.either:
-                group = groups.setdefault((edge.target, edge.port), [])
+                group = groups.setdefault((edge.target, edge.port, edge.chooser), [])
                 numbers.setdefault(edge.source, len(group))
                 group.append(edge.source)
         return numbers

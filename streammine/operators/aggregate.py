@@ -16,10 +16,12 @@ from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
 from streammine.operators.aggregates import key_order
-from streammine.operators.aggregates.functions import BeyondRangeError, aggregate
+from streammine.operators.aggregates.definitions import BeyondRangeError
+from streammine.operators.aggregates.functions import aggregate
 from streammine.operators.aggregates.keys import KeyTable
 from streammine.operators.aggregates.state import AggregateLayout, GroupState
 from streammine.operators.aggregates.window_state import OpenWindows
+from streammine.operators.conditions import Condition
 from streammine.operators.frozen import Handover, check_version
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
@@ -28,6 +30,7 @@ from streammine.operators.windows import TumblingWindow
 
 _HELD_ROWS_LIMIT = 262_144
 _OUTPUT_ROWS_LIMIT = 65_536
+_OUTPUT_BYTES = 64 << 20
 
 SPAN_TYPE = pa.timestamp("us")
 """Of the columns that say when a window starts and ends."""
@@ -38,6 +41,8 @@ class AggregateSettings(TypedDict, total=False):
 
     combined: bool
     spans: bool
+    having: str | None
+    time: str | None
 
 
 class AggregateBase:
@@ -59,18 +64,28 @@ class AggregateBase:
         *,
         combined: bool = False,
         spans: bool = False,
+        having: str | None = None,
+        time: str | None = None,
     ) -> None:
         """Aggregate rows of `schema`, or rows of `partial_schema` where `combined`.
 
         `aggregates`: output column → what it holds, see `aggregates.functions`. `spans`: the output
-        says when each window starts and ends. Raises TopologyError.
+        says when each window starts and ends. `having`: the condition on output rows that leave. `time`: the
+        column of the event time, if any. Raises TopologyError.
         """
         _check_names(name, schema, keys, aggregates, spans)
         self.name = name
         self._combined = combined
         self._spans = spans
-        functions = [aggregate(name, output, call, schema) for output, call in aggregates.items()]
-        self._layout = AggregateLayout(schema, tuple(keys), tuple(functions))
+        functions = [
+            aggregate(name, output, call, schema, time) for output, call in aggregates.items()
+        ]
+        conditions = {
+            text: Condition(name, "the condition", text, schema)
+            for call in aggregates.values()
+            if (text := call.where) is not None
+        }
+        self._layout = AggregateLayout(schema, tuple(keys), tuple(functions), conditions)
         key_fields = self._layout.key_fields
         self.output = pa.schema(
             [
@@ -80,10 +95,10 @@ class AggregateBase:
                 *(pa.field(function.name, function.type) for function in functions),
             ]
         )
+        self._having = None if having is None else Condition(name, "having", having, self.output)
         self.output_order: tuple[str, ...] = (EPOCH_COLUMN, *keys)
         self.keys: tuple[tuple[str, ...], ...] = (tuple(keys),)
-        read = {key.column for key in self._layout.part_keys}
-        self.needs: tuple[frozenset[str] | None, ...] = (frozenset((*keys, *read)),)
+        self.needs: tuple[frozenset[str] | None, ...] = (self._layout.columns_read,)
         self.partial_schema: pa.Schema | None = self._layout.partial_schema
         self.partial_keys: tuple[str, ...] = tuple(keys)
         self._table = KeyTable(key_fields)
@@ -116,7 +131,7 @@ class AggregateBase:
         try:
             columns = state.results()
         except BeyondRangeError as error:
-            raise self._beyond_range(epoch, state.key_text(error.group), error) from error
+            raise self._failure(epoch, state.key_text(error.group), error) from error
         rows = len(columns[0])
         self.renew_table(state.table, rows)
         if rows == 0:
@@ -125,13 +140,16 @@ class AggregateBase:
         if self._spans:
             assert span is not None, "whose output has the window's ends knows them"
             first += [pa.repeat(pa.scalar(end, SPAN_TYPE), rows) for end in span]
-        return in_batches(pa.record_batch([*first, *columns], schema=self.output))
+        return self._chosen(pa.record_batch([*first, *columns], schema=self.output))
 
-    def _beyond_range(self, epoch: int, key: str, error: BeyondRangeError) -> UserCodeError:
-        return UserCodeError(
-            f"operator {self.name!r}, epoch {epoch}, {key}: {error}; "
-            "use smaller windows or sum a float64, for example value * 1e0"
-        )
+    def _chosen(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Those of the results that are wanted, as they leave."""
+        if self._having is not None:
+            batch = batch.filter(self._having.holds(batch))
+        return _cut(batch)
+
+    def _failure(self, epoch: int, key: str, error: BeyondRangeError) -> UserCodeError:
+        return UserCodeError(f"operator {self.name!r}, epoch {epoch}, {key}: {error}")
 
 
 class KeyedAggregate(AggregateBase):
@@ -279,11 +297,12 @@ def epoch_span(epoch: EpochClose, first_epoch: int, last_epoch: int) -> tuple[in
     return epoch.definition.window(first_epoch)[0], epoch.definition.window(last_epoch)[1]
 
 
-def in_batches(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    return [
-        batch.slice(first, _OUTPUT_ROWS_LIMIT)
-        for first in range(0, batch.num_rows, _OUTPUT_ROWS_LIMIT)
-    ]
+def _cut(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The rows in batches that are not too long, nor too large where they hold lists."""
+    rows = batch.num_rows
+    fitting = max(1, rows * _OUTPUT_BYTES // max(1, int(batch.nbytes)))
+    step = min(_OUTPUT_ROWS_LIMIT, fitting)
+    return [batch.slice(first, step) for first in range(0, rows, step)]
 
 
 def _check_names(

@@ -25,7 +25,11 @@ def built_aggregate(settings: AggregateOperator, site: Site) -> WindowedAggregat
     """The operator for an aggregate. Raises TopologyError."""
     name, schema, keys, calls = site.name, site.input, settings.key, settings.aggregate
     window = settings.window
-    shared: AggregateSettings = {"combined": site.combined}
+    shared: AggregateSettings = {
+        "combined": site.combined,
+        "having": settings.having,
+        "time": settings.time or site.epoch.column,
+    }
     if window is None:
         return KeyedAggregate(name, schema, keys, calls, **shared)
     if isinstance(window, Global):
@@ -33,7 +37,8 @@ def built_aggregate(settings: AggregateOperator, site: Site) -> WindowedAggregat
     shared["spans"] = site.epoch.kind == "time"
     if isinstance(window, Session):
         time = site.event_time(settings.time)
-        return SessionAggregate(name, schema, keys, calls, time=time, gap=window.gap, **shared)
+        gap = window.gap
+        return SessionAggregate(name, schema, keys, calls, event_time=time, gap=gap, **shared)
     epochs = _epochs(window.length, site)
     slide = _epochs(window.slide, site) if isinstance(window, Sliding) else epochs
     if slide == epochs:

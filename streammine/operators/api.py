@@ -27,18 +27,20 @@ State and snapshots
     the class has `migrate`.
 Determinism
     Code is called on whatever batches come, on several slices and again after a crash. So it must
-    not read clocks, random numbers, the order of a set or `hash()` of a string, and keep what it
-    remembers in its state only. `streammine.testing.check_operator` looks for offences.
+    not read clocks, random numbers other than `Context.random`, the order of a set or `hash()` of a
+    string, and keep what it remembers in its state only. `streammine.testing.check_operator` looks for
+    offences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
+from streammine.operators.draws import Draws
 from streammine.operators.state import Cell, KeyState
 
 Columns: TypeAlias = Mapping[str, str] | pa.Schema
@@ -53,7 +55,7 @@ class Context:
     open or unknown (Mapper, Reducer.add). `window` is its [start, end) in microseconds of event
     time, or row numbers where epochs are counted; `watermark` is in microseconds. `round` counts the
     rounds of an epoch inside a loop, from 0; the last one, in which windows and `end_epoch` have their
-    turn, is always 1,048,575. It is 0 outside of loops.
+    turn, is always 1,048,575. It is 0 outside of loops. `random` gives random numbers.
     """
 
     operator: str
@@ -62,6 +64,30 @@ class Context:
     window: tuple[int, int] | None = None
     watermark: int | None = None
     round: int = 0
+    job: str = ""
+    _draws: dict[tuple[Any, ...], Draws] = field(default_factory=dict, repr=False)
+    _drawn_epoch: int | None = field(default=None, repr=False)
+
+    def random(self, *names: Any) -> Draws:
+        """Random numbers for this epoch: the same whenever and wherever it is processed.
+
+        They follow from the job's name, the operator, the epoch and `names`, plain data that tells
+        sequences apart: give the key, or what one key draws depends on which other keys its slice has.
+        Asked again in the same epoch, it goes on with the sequence. Raises RuntimeError where the epoch
+        is not known.
+        """
+        if self.epoch is None:
+            raise RuntimeError(
+                "random numbers belong to an epoch, which is not known here; draw them in an Operator, or in "
+                "Reducer.finish"
+            )
+        if self._drawn_epoch != self.epoch:
+            self._draws.clear()
+            self._drawn_epoch = self.epoch
+        found = self._draws.get(names)
+        if found is None:
+            found = self._draws[names] = Draws(self.job, self.operator, self.epoch, *names)
+        return found
 
 
 class UserCode:
@@ -184,7 +210,7 @@ class Reducer(UserCode):
 class Operator(UserCode):
     """Keeps state per key; takes the events of an epoch one after the other.
 
-    `state` declares what is kept for each key, in cells: Value, List, Queue, Map, Window. Unless
+    `state` declares what is kept for each key, in cells: Value, List, Queue, Map, Window, Timers. Unless
     `commutative` is True, events come in (time, position) order, whatever the number of slices. Rows
     leave in the order of the events they were made of, those of `end_epoch` behind them in ascending
     order of the keys.
@@ -223,6 +249,16 @@ class Operator(UserCode):
 
         Returns a batch of `output`, one row per input row, or ``(batch, parents)`` as
         `Mapper.map_batch` does, or None. One input only.
+        """
+        raise NotImplementedError
+
+    def on_timer(self, key: Any, time: int, state: KeyState) -> Any:
+        """The rows that leave when a timer of the key fires, for ``Timers()`` in `state`.
+
+        Called at the end of the first epoch whose watermark has reached `time` (microseconds), behind all
+        of its events and before `end_epoch`. It may set timers, which must be later. When the input is
+        over those that are left fire in epochs of their own; an operator that always sets the next one
+        has no end, so set it only where something has happened since the last.
         """
         raise NotImplementedError
 

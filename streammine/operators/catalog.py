@@ -9,32 +9,50 @@ from typing import Any
 import pyarrow as pa
 
 from streammine.model.contracts import SequentialOperator, StatefulOperator, StatelessOperator
+from streammine.model.errors import TopologyError
 from streammine.model.topology import (
     AggregateOperator,
+    ChangesOperator,
+    DeduplicateOperator,
     EitherOperator,
+    EnrichOperator,
     FilterOperator,
     FlatMapOperator,
+    Joining,
     JoinOperator,
     MapOperator,
     Operator,
+    RankOperator,
+    SplitOperator,
+    SplitOutput,
+    TopOperator,
+    UnionOperator,
+    UnnestOperator,
     UserOperator,
+    whole_epochs,
 )
-from streammine.operators import either
+from streammine.operators import either, enrich, split, union, unnest
 from streammine.operators import filter as filters
 from streammine.operators import map as maps
 from streammine.operators.aggregate_windows import built_aggregate
 from streammine.operators.api import Reducer, overrides
+from streammine.operators.changes import ChangedRows
+from streammine.operators.deduplicate import DistinctRows
+from streammine.operators.deduplicate_within import DistinctWithin
 from streammine.operators.flat_map import WordSplit
+from streammine.operators.interval_join import IntervalJoin
 from streammine.operators.join import EquiJoin
 from streammine.operators.loading import Loader, load_user_code
 from streammine.operators.rows import declared_schema
 from streammine.operators.site import Site
+from streammine.operators.table_join import TableJoin, TableTimes
+from streammine.operators.top import RankedRows
 from streammine.operators.user import adapted
 
 BuiltOperator = StatelessOperator | StatefulOperator | SequentialOperator
 
 
-def build_operator(settings: Operator, site: Site) -> BuiltOperator:
+def build_operator(settings: Operator | SplitOutput, site: Site) -> BuiltOperator:
     """An operator at its place in a job. One object serves one slice, or one sending slice and edge where
     it combines or is fused.
 
@@ -79,18 +97,167 @@ def _user(settings: UserOperator, site: Site) -> BuiltOperator:
         site.orders,
         dead_letter=settings.on_error == "dead_letter",
         carries_order=site.carries_order,
+        job=site.job,
     )
 
 
 def _join(settings: JoinOperator, site: Site) -> BuiltOperator:
+    if settings.join.when is not None:
+        return _interval_join(settings.join, site)
+    if settings.join.table is not None:
+        return _table_join(settings.join, site)
     left, right = site.inputs
     return EquiJoin(
         site.name,
         left,
         right,
-        (settings.join.on.left, settings.join.on.right),
+        settings.join.keys,
+        kind=settings.join.kind,
         suffix=settings.join.suffix,
         window=site.window(settings),
+        ordered=site.ordered,
+    )
+
+
+def _enrich(settings: EnrichOperator, site: Site) -> BuiltOperator:
+    return enrich.EnrichOperator(
+        site.name, settings.enrich, site.input, replace=settings.replace, drop=settings.drop
+    )
+
+
+def _unnest(settings: UnnestOperator, site: Site) -> BuiltOperator:
+    wanted = settings.unnest
+    return unnest.UnnestOperator(
+        site.name,
+        site.input,
+        wanted.column,
+        into=wanted.into,
+        position=wanted.position,
+        keep_empty=wanted.empty == "keep",
+    )
+
+
+def _split(settings: SplitOperator, site: Site) -> BuiltOperator:
+    return split.SplitOperator(site.name, settings.split, site.input)
+
+
+def _output(settings: SplitOutput, site: Site) -> BuiltOperator:
+    return split.SplitOutput(site.name, settings.number, site.input)
+
+
+def _union(settings: UnionOperator, site: Site) -> BuiltOperator:
+    return union.UnionOperator(site.name, settings.union, site.inputs)
+
+
+def _top(settings: TopOperator, site: Site) -> BuiltOperator:
+    return RankedRows(
+        site.name,
+        site.input,
+        settings.key,
+        settings.top.by,
+        count=settings.top.count,
+        into=settings.top.into,
+        window=site.window(settings),
+    )
+
+
+def _rank(settings: RankOperator, site: Site) -> BuiltOperator:
+    return RankedRows(
+        site.name,
+        site.input,
+        settings.key,
+        settings.rank.by,
+        into=settings.rank.into,
+        method=settings.rank.method,
+        window=site.window(settings),
+    )
+
+
+def _deduplicate(settings: DeduplicateOperator, site: Site) -> BuiltOperator:
+    wanted = settings.deduplicate
+    last = wanted.keep == "last"
+    if wanted.within is None:
+        by = wanted.by
+        if by is None:
+            by = site.event_time(settings.time).column
+        window = site.window(settings)
+        return DistinctRows(site.name, site.input, settings.key, by, last=last, window=window)
+    if site.epoch.kind == "count":
+        raise TopologyError(
+            f"operator {site.name!r}: within is a length of event time, and epochs of rows know none; write "
+            "epoch: {time: 60s, column: ts}, or take within out for the rows of one epoch"
+        )
+    return DistinctWithin(
+        site.name,
+        site.input,
+        settings.key,
+        site.event_time(settings.time),
+        site.epoch,
+        wanted.within.microseconds,
+        last=last,
+    )
+
+
+def _changes(settings: ChangesOperator, site: Site) -> BuiltOperator:
+    wanted = settings.changes
+    window = site.window(settings)
+    by = wanted.by
+    if by is None and site.epoch.column in site.input.names:
+        by = site.epoch.column
+    forget_windows = None
+    if wanted.forget_after is not None:
+        epochs = whole_epochs(wanted.forget_after, site.epoch)
+        if isinstance(epochs, str) or epochs % window.epochs:
+            why = epochs if isinstance(epochs, str) else "it is no whole number of windows"
+            raise TopologyError(f"operator {site.name!r}: forget_after: {why}")
+        forget_windows = epochs // window.epochs
+    return ChangedRows(
+        site.name,
+        site.input,
+        settings.key,
+        of=wanted.of,
+        ignore=wanted.ignore,
+        by=by,
+        gone=wanted.gone,
+        forget_windows=forget_windows,
+        window=window,
+    )
+
+
+def _interval_join(join: Joining, site: Site) -> BuiltOperator:
+    distance = join.distance
+    left, right = site.inputs
+    return IntervalJoin(
+        site.name,
+        (left, right),
+        join.keys,
+        (site.event_time(distance.left_column, 0), site.event_time(distance.right_column, 1)),
+        (distance.lowest, distance.highest),
+        site.epoch,
+        kind=join.kind,
+        suffix=join.suffix,
+        ordered=site.ordered,
+    )
+
+
+def _table_join(join: Joining, site: Site) -> BuiltOperator:
+    left, table = site.inputs
+    if join.as_of is not None:
+        times = TableTimes(
+            site.event_time(join.as_of.right, 1), site.event_time(join.as_of.left, 0)
+        )
+    elif site.epoch.column in table.names:
+        times = TableTimes(site.event_time(None, 1))
+    else:
+        times = TableTimes()
+    return TableJoin(
+        site.name,
+        (left, table),
+        join.keys,
+        times,
+        kind=join.kind,
+        suffix=join.suffix,
+        delete=join.delete,
         ordered=site.ordered,
     )
 
@@ -99,15 +266,24 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     MapOperator: _map,
     FilterOperator: _filter,
     FlatMapOperator: _flat_map,
+    EnrichOperator: _enrich,
+    UnnestOperator: _unnest,
+    SplitOperator: _split,
+    SplitOutput: _output,
+    UnionOperator: _union,
     EitherOperator: _either,
     AggregateOperator: built_aggregate,
     JoinOperator: _join,
+    TopOperator: _top,
+    RankOperator: _rank,
+    DeduplicateOperator: _deduplicate,
+    ChangesOperator: _changes,
     UserOperator: _user,
 }
 
 
 def declared_output(
-    name: str, settings: Operator, base: str | Path, loader: Loader | None
+    name: str, settings: Operator | SplitOutput, base: str | Path, loader: Loader | None
 ) -> pa.Schema | None:
     """The columns that leave operator `name` whatever it reads; None where they depend on its input.
 

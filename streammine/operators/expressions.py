@@ -3,7 +3,8 @@
 The text is cut into tokens and every word in it must be a column of the input, a function of
 `FUNCTIONS` or a keyword of `KEYWORDS`. So what is not elementwise and deterministic (aggregates,
 window functions, sub-queries, random numbers, the clock) cannot be written. What is left is parsed
-and evaluated by Polars, on Arrow memory without copies where the types allow it.
+and evaluated by Polars, on Arrow memory without copies where the types allow it. Calls of functions
+that its SQL lacks (`expression_functions`) are computed before, each as a column that the rest reads.
 
 What the values are:
 
@@ -19,13 +20,16 @@ What the values are:
 - Text is compared by its UTF-8 bytes; ``length`` counts characters; ``upper`` and ``lower`` follow
   Unicode, not a locale.
 - ``cast`` of a value that does not fit fails; ``try_cast`` gives null.
+
+docs/operators/expressions.md describes the language for its users.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from typing import Any, NamedTuple, NoReturn
 
 import polars as pl
 import polars.exceptions
@@ -34,6 +38,12 @@ import pyarrow as pa
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.suggestions import did_you_mean, listed
 from streammine.model.topology.parts import LONGEST_TEXT
+from streammine.operators.expression_functions import (
+    OWN_FUNCTIONS,
+    CallError,
+    date_of,
+    timestamp_of,
+)
 from streammine.operators.polars_frames import frame_of, plain_array, plain_type
 
 
@@ -42,15 +52,16 @@ def _words(text: str) -> frozenset[str]:
 
 
 FUNCTIONS = _words(
-    """abs ceil ceiling floor round sign sqrt cbrt exp ln log log2 log10 log1p pow power mod div
-    sin cos tan asin acos atan atan2 degrees radians
+    """abs ceil ceiling floor round trunc sign sqrt cbrt exp ln log log2 log10 log1p pow power mod div
+    sin cos tan asin acos atan atan2 degrees radians pi
     greatest least coalesce ifnull nullif if
     length char_length character_length octet_length bit_length lower upper initcap trim ltrim rtrim
-    btrim left right substr substring replace reverse starts_with ends_with strpos position concat
-    concat_ws regexp_like
+    left right substr substring replace reverse starts_with ends_with position concat concat_ws
+    split_part regexp_like
     cast try_cast extract date_part year month day hour minute second
-    bit_and bit_or bit_xor bitand bitor bitxor xor"""
-)
+    bit_and bit_or bit_xor bit_not bitand bitor bitxor xor
+    array_length array_contains array_get"""
+) | frozenset(OWN_FUNCTIONS)
 """Functions that give one value per row and depend on that row only."""
 
 KEYWORDS = _words(
@@ -69,10 +80,37 @@ _DATE_PARTS = _words(
     decade century"""
 )
 _INTEGER_FUNCTIONS = _words(
-    """length char_length character_length octet_length bit_length strpos position extract date_part
-    year month day hour minute second"""
+    """length char_length character_length octet_length bit_length extract date_part year month day hour
+    minute second array_length"""
 )
 """Their Polars results are narrow or unsigned; ``length(a) - length(b)`` must not wrap around."""
+
+_PARSED_TYPES = {"timestamp": timestamp_of, "date": date_of}
+"""What texts are cast to by functions of our own: Polars' SQL does not."""
+
+_DEEPEST_CALL = 50
+_ADVICE = {
+    "to a string value (create native": "write date '2024-02-29' or timestamp '2024-02-29 12:30:00'",
+    "comparison between series": "make them of one type with cast",
+    "no function matches the given name and arguments: `log(": "write ln(x), log2(x), log10(x) or "
+    "log(x, base)",
+    "not allowed on date": "add an interval, like interval '1 day'",
+}
+"""By words of a message of Polars, what would be right."""
+
+_ALWAYS_WRONG = re.compile(r"not supported|invalid utf8|regex error|cannot format|unsupported")
+"""Messages of Polars that don't depend on the values."""
+
+_OF_VALUES = "conversion from"
+"""In messages of Polars that do."""
+
+_DUMMIES: dict[Any, Any] = {
+    pl.String: "",
+    pl.Binary: b"\xff",
+    pl.Boolean: False,
+    pl.Date: date(1970, 1, 1),
+    pl.Datetime: datetime(1970, 1, 1),
+}
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -80,7 +118,7 @@ _TOKEN = re.compile(
     |(?P<quoted>"(?:[^"]|"")*")
     |(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
     |(?P<word>[^\W\d]\w*)
-    |(?P<operator>\|\||<=>|<=|>=|<>|!=|::|//|[-+*/%<>=(),&|^~])""",
+    |(?P<operator>\|\||<=>|!~\*?|~\*?|<=|>=|<>|!=|::|//|[-+*/%<>=(),&|^~])""",
     re.VERBOSE,
 )
 
@@ -116,8 +154,11 @@ class Expression:
         if self._column is not None:
             self.type = schema.field(self._column).type
             return
-        self._polars = self._parsed(_sql(tokens, self._schema), columns)
+        self._calls: list[pl.Expr] = []
+        self._probe = _null_rows(self._schema)
+        self._polars = self._parsed(self._without_calls(tokens)).alias("result")
         self.type = self._result_type()
+        self._try_dummies()
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """The values of all rows, in `type`. Raises UserCodeError where a value cannot be had."""
@@ -126,13 +167,18 @@ class Expression:
         rows = batch.num_rows
         frame = _frame(batch.select(self._schema.names)) if self.needs else _ONE_ROW
         try:
-            series = frame.select(self._polars)[:, 0]
+            series = self._computed(frame)
         except polars.exceptions.PolarsError as error:
             raise UserCodeError(f"{self._label} failed: {_first_line(error)}") from error
         if len(series) != rows or not self.needs:
             assert len(series) == 1, "expressions are elementwise or constant"
             series = series.new_from_index(0, rows)
         return plain_array(series, self.type)
+
+    def _computed(self, frame: pl.DataFrame) -> pl.Series:
+        for call in self._calls:
+            frame = frame.with_columns(call)
+        return frame.select(self._polars)[:, 0]
 
     def _tokens(self) -> list[_Token]:
         if len(self.text) > LONGEST_TEXT:
@@ -177,6 +223,8 @@ class Expression:
                 elif after.text == "(":
                     kind = "function"
                     self._check_function(text)
+                    if word in ("extract", "date_part"):
+                        self._check_date_part(word, tokens[index + 2 : index + 3])
                 else:
                     kind = "column"
             if kind == "column":
@@ -198,35 +246,159 @@ class Expression:
                 f"functions that take one row at a time: {listed(sorted(FUNCTIONS), 100)}."
             )
 
-    def _parsed(self, sql: str, columns: list[str]) -> pl.Expr:
+    def _check_date_part(self, function: str, argument: list[_Token]) -> None:
+        part = argument[0].text.strip("'").lower() if argument else ""
+        if part not in _DATE_PARTS:
+            advice = "; write epoch_s(time)" if part == "epoch" else ""
+            self._fail(
+                f"{function} knows no {part!r}{advice}; parts of a time: "
+                f"{', '.join(sorted(_DATE_PARTS))}"
+            )
+
+    def _without_calls(self, tokens: Sequence[_Token], depth: int = 0) -> list[_Token]:
+        """The tokens with columns in place of the calls that Polars' SQL does not know."""
+        if depth > _DEEPEST_CALL:
+            self._fail(f"more than {_DEEPEST_CALL} calls stand in each other")
+        found: list[_Token] = []
+        index = 0
+        while index < len(tokens):
+            token = tokens[index]
+            name = token.text.lower()
+            own = name in OWN_FUNCTIONS or name in ("cast", "try_cast", "position")
+            if token.kind != "function" or not own:
+                found.append(token)
+                index += 1
+                continue
+            end = self._closing(tokens, index + 1)
+            inside = tokens[index + 2 : end]
+            if name in OWN_FUNCTIONS:
+                found.append(self._own_call(name, _split(inside, ","), depth))
+            elif name == "position" and len(sides := _split(inside, "in")) == 2:
+                found.append(self._own_call("strpos", sides[::-1], depth))
+            elif name != "position" and len(sides := _split(inside, "as")) == 2:
+                found += self._cast(token, sides[0], sides[1], depth)
+            else:
+                found += [token, tokens[index + 1], *inside, tokens[end]]
+            index = end + 1
+        return found
+
+    def _closing(self, tokens: Sequence[_Token], opening: int) -> int:
+        """Where the bracket that opens there is closed."""
+        open_brackets = 0
+        for index in range(opening, len(tokens)):
+            open_brackets += {"(": 1, ")": -1}.get(_operator(tokens[index]), 0)
+            if open_brackets == 0:
+                return index
+        return self._fail("a bracket is not closed")
+
+    def _own_call(self, name: str, arguments: Sequence[Sequence[_Token]], depth: int) -> _Token:
+        """The column that holds what a function of our own gives."""
+        function = OWN_FUNCTIONS[name]
+        given: list[pl.Expr | str] = []
+        types: list[Any] = []
+        for number, argument in enumerate(arguments):
+            if number in function.literal and len(argument) == 1:
+                (token,) = argument
+                if token.kind in ("text", "number"):
+                    given.append(_literal(token))
+                    types.append(None)
+                    continue
+            column = self._column_of(argument, depth)
+            given.append(pl.col(column.text))
+            types.append(self._probe.schema[column.text])
         try:
-            parsed: pl.Expr = pl.sql_expr(sql)
+            call = function.call(name, given, types)
+        except CallError as error:
+            self._fail(str(error))
+        return self._new_column(call, f"{name}({', '.join(map(_text, arguments))})")
+
+    def _cast(
+        self, cast: _Token, value: Sequence[_Token], target: Sequence[_Token], depth: int
+    ) -> list[_Token]:
+        """A cast as it is, or the column that holds what a text says as a time."""
+        inside = self._without_calls(value, depth + 1)
+        parser = _PARSED_TYPES.get(_text(target).lower())
+        if parser is not None:
+            column = self._column_of(inside, depth)
+            if self._probe.schema[column.text] == pl.String:
+                strict = cast.text.lower() == "cast"
+                parsed = parser(pl.col(column.text), strict)
+                return [self._new_column(parsed, f"{cast.text}({_text(value)} as {_text(target)})")]
+        opening, between, closing = (
+            _Token("operator", "("),
+            _Token("keyword", "as"),
+            _Token("operator", ")"),
+        )
+        return [cast, opening, *inside, between, *target, closing]
+
+    def _column_of(self, tokens: Sequence[_Token], depth: int) -> _Token:
+        """The column that holds what these tokens give."""
+        inside = self._without_calls(tokens, depth + 1)
+        if len(inside) == 1 and inside[0].kind == "column":
+            return inside[0]
+        return self._new_column(self._parsed(inside), _text(tokens))
+
+    def _new_column(self, expression: pl.Expr, text: str) -> _Token:
+        name = text
+        while name in self._probe.columns:
+            name += "'"
+        call = expression.alias(name)
+        self._probe = self._over_nulls(lambda rows: rows.with_columns(call))
+        self._calls.append(call)
+        return _Token("column", name)
+
+    def _parsed(self, tokens: Sequence[_Token]) -> pl.Expr:
+        try:
+            parsed: pl.Expr = pl.sql_expr(_sql(tokens, self._schema))
         except (polars.exceptions.PolarsError, ValueError) as error:
-            self._fail(f"is no expression: {_first_line(error)}")
+            self._fail(f"is no expression: {_first_line(error)}{_advice(error)}")
         read = set(parsed.meta.root_names())
-        if not read <= set(columns):
-            self._fail(f"reads {sorted(read - set(columns))}, which are no columns of the input")
-        return parsed.alias("result")
+        known = set(self._probe.columns)
+        if not read <= known:
+            self._fail(f"reads {sorted(read - known)}, which are no columns of the input")
+        return parsed
 
     def _result_type(self) -> pa.DataType:
-        """Type of the result, found by evaluating over no rows and over rows of nulls."""
-        try:
-            nulls = [pa.nulls(3, field.type) for field in self._schema]
-            frame = _frame(pa.record_batch(nulls, schema=self._schema)) if nulls else _ONE_ROW
-            series = frame.select(self._polars)[:, 0]
-        except polars.exceptions.PolarsError as error:
-            there = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
-            self._fail(f"{_first_line(error)}. It reads {there or 'no column'}.")
-        if len(series) not in (1, 3):
+        """Type of the result, found by evaluating over rows of nulls."""
+        series = self._over_nulls(lambda rows: rows.select(self._polars))[:, 0]
+        if len(series) not in (1, self._probe.height):
             self._fail("it does not give one value per row")
+        if series.dtype in (pl.Int128, pl.UInt128):
+            self._fail("gives integers of 128 bits; cast the uint64 column: cast(column as bigint)")
         value_type = plain_type(series.to_arrow().type)
         if pa.types.is_null(value_type):
             self._fail("it is always null and has no type; write cast(null as TYPE)")
         if pa.types.is_nested(value_type):
             self._fail(f"gives values of type {value_type}; a column holds single values")
-        if pa.types.is_signed_integer(value_type) and not self._casts:
+        if pa.types.is_integer(value_type) and value_type != pa.uint64() and not self._casts:
             return pa.int64()
         return value_type
+
+    def _over_nulls(self, compute: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+        try:
+            return compute(self._probe)
+        except polars.exceptions.PolarsError as error:
+            if not self.needs or _OF_VALUES not in str(error):
+                self._refuse(error)
+        # null rows may have a value that can't be cast: coalesce(word, '?')
+        self._probe = self._probe.head(0)
+        return compute(self._probe)
+
+    def _try_dummies(self) -> None:
+        """Refuse what fails whatever the values are, as can't be seen where all are null."""
+        dummies = {
+            name: pl.Series([_DUMMIES.get(kind.base_type())], dtype=kind)
+            for name, kind in _null_rows(self._schema).schema.items()
+        }
+        try:
+            self._computed(pl.DataFrame(dummies))
+        except polars.exceptions.PolarsError as error:
+            if _ALWAYS_WRONG.search(str(error)) is not None:
+                self._refuse(error)
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        there = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
+        self._fail(f"{_first_line(error)}{_advice(error)}. It reads {there or 'no column'}.")
 
     def _fail(self, reason: str) -> NoReturn:
         raise TopologyError(f"{self._label}: {reason}")
@@ -239,6 +411,43 @@ def unknown_column(name: str, schema: pa.Schema) -> str:
     """What to say of a column that `schema` does not have."""
     hint = did_you_mean(name, schema.names) or "."
     return f"unknown column {name!r}{hint} Its input has: {listed(schema.names, 50) or 'none'}."
+
+
+def _null_rows(schema: pa.Schema) -> pl.DataFrame:
+    """Three rows of nothing but nulls; where there are no columns, one row."""
+    nulls = [pa.nulls(3, field.type) for field in schema]
+    return _frame(pa.record_batch(nulls, schema=schema)) if nulls else _ONE_ROW
+
+
+def _operator(token: _Token) -> str:
+    return token.text if token.kind == "operator" else ""
+
+
+def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
+    """The tokens between separators that stand in no bracket; no tokens: none."""
+    parts: list[list[_Token]] = [[]] if tokens else []
+    open_brackets = 0
+    for token in tokens:
+        open_brackets += {"(": 1, ")": -1}.get(_operator(token), 0)
+        separates = token.kind in ("operator", "keyword") and token.text.lower() == separator
+        if separates and open_brackets == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def _literal(token: _Token) -> str:
+    return token.text[1:-1].replace("''", "'") if token.kind == "text" else token.text
+
+
+def _text(tokens: Sequence[_Token]) -> str:
+    return " ".join(token.text for token in tokens)
+
+
+def _advice(error: Exception) -> str:
+    message = str(error)
+    return next((f"; {right}" for words, right in _ADVICE.items() if words in message), "")
 
 
 def _sql(tokens: Sequence[_Token], schema: pa.Schema) -> str:

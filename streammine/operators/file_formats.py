@@ -23,6 +23,11 @@ SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "jsonl", "arrow": "arrow
 """Formats, with the endings of their files' names."""
 
 
+def stored_format(sink_format: str) -> str:
+    """The format of the files behind a sink: a console has files, too, that hold every type."""
+    return "arrow" if sink_format == "console" else sink_format
+
+
 def require_writable(sink: str, file_format: str, schema: pa.Schema) -> None:
     """Raise TopologyError if a sink of this format can't hold these columns."""
     assert file_format in SUFFIXES, f"unknown format {file_format}"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streammine.model.contracts import Derived
-from streammine.model.errors import TopologyError
-from streammine.operators.expressions import Expression
+from streammine.operators.conditions import Condition
 
 
 class FilterOperator:
@@ -22,24 +20,17 @@ class FilterOperator:
         """`condition`: a boolean expression over `schema`. Raises TopologyError."""
         self.name = name
         self.output = schema
-        self._condition = Expression(name, condition, schema)
-        if not pa.types.is_boolean(self._condition.type):
-            raise TopologyError(
-                f"operator {name!r}: filter {condition!r} gives {self._condition.type}; a "
-                "condition gives a boolean, for example a comparison"
-            )
+        self._condition = Condition(name, "filter", condition, schema)
 
     def prepare(self) -> None:
         """Nothing to load."""
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
-        kept = self._condition.evaluate(batch)
+        kept = self._condition.holds(batch)
         true_count = kept.true_count
         if true_count == batch.num_rows:
             return Derived(batch)
         if true_count == 0:
             return Derived(batch.slice(0, 0), np.empty(0, dtype=np.int64))
-        if kept.null_count:
-            kept = pc.fill_null(kept, False)
         flags = kept.to_numpy(zero_copy_only=False)
         return Derived(batch.filter(kept), np.flatnonzero(flags).astype(np.int64, copy=False))

@@ -26,6 +26,7 @@ from streammine.operators.kernels.compilation import (
     INT64_IN,
     INT64_OUT,
     MASK_IN,
+    MASK_OUT,
     KernelSet,
     helper,
     read_only,
@@ -40,6 +41,7 @@ _ROW_LIMIT = 2**31 - 2
 _SPREAD = 0x9E3779B97F4A7C15
 
 BoolArray = npt.NDArray[np.bool_]
+Links = npt.NDArray[np.int32]
 Pairs = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
@@ -117,6 +119,36 @@ def _walk(
     return count
 
 
+@_KERNELS.kernel(
+    INT64_IN,
+    MASK_IN,
+    INT64_IN,
+    INT64,
+    read_only(types.int32),
+    read_only(types.int32),
+    MASK_OUT,
+)
+def _find(
+    probe: npt.NDArray[np.int64],
+    present: npt.NDArray[np.bool_],
+    built: npt.NDArray[np.int64],
+    bits: int,
+    heads: npt.NDArray[np.int32],
+    following: npt.NDArray[np.int32],
+    found: npt.NDArray[np.bool_],
+) -> None:
+    """Note which probing rows have an equal one."""
+    has_nulls = present.size > 0
+    for row in range(probe.size):
+        if has_nulls and not present[row]:
+            continue
+        word = probe[row]
+        link = np.int64(heads[_bucket(word, bits)])
+        while link > 0 and built[link - 1] != word:
+            link = np.int64(following[link - 1])
+        found[row] = link > 0
+
+
 def equal_pairs(
     left: Sequence[pa.Array], right: Sequence[pa.Array], rows_at_once: int
 ) -> Iterator[Pairs]:
@@ -129,13 +161,7 @@ def equal_pairs(
         for right_rows, left_rows in equal_pairs(right, left, rows_at_once):
             yield left_rows, right_rows
         return
-    assert len(left[0]) <= _ROW_LIMIT, len(left[0])
-    load_kernels()
-    probe, built = _words(left, right)
-    bits = max(1, (2 * built.size - 1).bit_length())
-    heads = np.zeros(1 << bits, dtype=np.int32)
-    following = np.empty(built.size, dtype=np.int32)
-    _chain(built, _present(right), bits, heads, following)
+    probe, built, bits, heads, following = _table(left, right)
     present = _present(left)
     position = np.array([0, -1], dtype=np.int64)
     while position[0] < probe.size:
@@ -146,6 +172,28 @@ def equal_pairs(
         )
         if count:
             yield probe_rows[:count], built_rows[:count]
+
+
+def has_equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> BoolArray:
+    """Whether each left row (bool[n]) has a right one whose key columns are equal, as in `equal_pairs`."""
+    found = np.zeros(len(left[0]), dtype=np.bool_)
+    probe, built, bits, heads, following = _table(left, right)
+    _find(probe, _present(left), built, bits, heads, following, found)
+    return found
+
+
+def _table(
+    left: Sequence[pa.Array], right: Sequence[pa.Array]
+) -> tuple[IntArray, IntArray, int, Links, Links]:
+    """Words of both sides; and of the right one, bits of a bucket's number, heads and links of chains."""
+    assert max(len(left[0]), len(right[0])) <= _ROW_LIMIT, (len(left[0]), len(right[0]))
+    load_kernels()
+    probe, built = _words(left, right)
+    bits = max(1, (2 * built.size - 1).bit_length())
+    heads = np.zeros(1 << bits, dtype=np.int32)
+    following = np.empty(built.size, dtype=np.int32)
+    _chain(built, _present(right), bits, heads, following)
+    return probe, built, bits, heads, following
 
 
 def _words(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> tuple[IntArray, IntArray]:

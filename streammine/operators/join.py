@@ -6,14 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streammine.model.canonical import canonical_order
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
-from streammine.model.errors import TopologyError
-from streammine.model.topology.keyed import EPOCH_COLUMN
+from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators import hash_join
 from streammine.operators.frozen import (
     Handover,
@@ -22,28 +18,23 @@ from streammine.operators.frozen import (
     encode_piece,
     row_pieces,
 )
-from streammine.operators.hash_join import equal_pairs
+from streammine.operators.hash_join import equal_pairs, has_equal
+from streammine.operators.joined_columns import OUTPUT_ROWS_LIMIT, JoinedColumns, whole
 from streammine.operators.kernels.warming import warm_up
-from streammine.operators.keys import check_key
 from streammine.operators.windows import TumblingWindow
 
-_OUTPUT_ROWS_LIMIT = 65_536
-_SIDES = ("left", "right")
-
 Sides = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
-Rows = npt.NDArray[np.int32]
 
 
 class EquiJoin:
-    """Pairs of a left and a right row with equal keys in one window.
+    """Pairs of a left and a right row with equal keys in one window, and rows without a partner.
 
     A StatefulOperator that HoldsWindows and KeepsState.
 
     Port 0 is the left input, port 1 the right one. A null key equals nothing; -0.0 equals 0.0 and
-    NaN equals NaN. The output has ``epoch``, the key columns under their left names, the left
-    input's other columns and the right one's, those of taken names with the suffix.
+    NaN equals NaN. The output is that of `JoinedColumns`.
 
-    Which pairs there are depends on no order. The order in which they leave does, unless `ordered`:
+    Which rows there are depends on no order. The order in which they leave does, unless `ordered`:
     then it is the canonical order of whole rows, which costs a sort and which sinks do not need, as
     they know their rows by content.
     """
@@ -60,31 +51,25 @@ class EquiJoin:
         right: pa.Schema,
         on: tuple[Sequence[str], Sequence[str]],
         *,
+        kind: JoinKind = JoinKind.INNER,
         suffix: str = "_right",
         window: TumblingWindow | None = None,
         ordered: bool = False,
     ) -> None:
         """`on`: the key columns of both sides, compared in pairs. Raises TopologyError."""
         self.name = name
-        self.keys: tuple[tuple[str, ...], ...] = (tuple(on[0]), tuple(on[1]))
-        self.needs: tuple[frozenset[str] | None, ...] = (None, None)
+        keys = (tuple(on[0]), tuple(on[1]))
+        self.keys: tuple[tuple[str, ...], ...] = keys
+        self.needs: tuple[frozenset[str] | None, ...] = (
+            None,
+            None if kind.pairs else frozenset(keys[1]),
+        )
+        self._kind = kind
         self._window = window or TumblingWindow()
         self._ordered = ordered
-        self._check_keys((left, right))
-        fields = [pa.field(EPOCH_COLUMN, pa.int64())]
-        fields += [left.field(key) for key in self.keys[0]]
-        rest = [field for field in left if field.name not in self.keys[0]]
-        fields += rest
-        taken = {field.name for field in fields}
-        self._right_columns: list[str] = []
-        for field in right:
-            if field.name in self.keys[1]:
-                continue
-            output_name = field.name + suffix if field.name in taken else field.name
-            self._right_columns.append(field.name)
-            fields.append(field.with_name(output_name))
-        self._check_output([field.name for field in fields], suffix)
-        self.output = pa.schema(fields)
+        self._schemas = (left, right)
+        self._columns = JoinedColumns(name, self._schemas, keys, kind, suffix)
+        self.output = self._columns.schema
         self.output_order: tuple[str, ...] = tuple(self.output.names)
         self._windows: dict[int, Sides] = {}
         self._frozen_counts: dict[int, tuple[int, int]] | None = None
@@ -164,49 +149,34 @@ class EquiJoin:
 
     def _joined(self, epoch: int, sides: Sides) -> Iterator[pa.RecordBatch]:
         batches = self._pairs(epoch, sides)
-        if not self._ordered:
-            return batches
-        rows = pa.Table.from_batches(batches, self.output).combine_chunks()
-        ordered = rows.take(pa.array(canonical_order(rows)))
-        return iter(ordered.to_batches(max_chunksize=_OUTPUT_ROWS_LIMIT))
+        return self._columns.in_order(batches) if self._ordered else batches
 
     def _pairs(self, epoch: int, sides: Sides) -> Iterator[pa.RecordBatch]:
-        if not all(any(batch.num_rows for batch in side) for side in sides):
+        """Everything that leaves of one window."""
+        kind = self._kind
+        filled = [any(batch.num_rows for batch in side) for side in sides]
+        if not (all(filled) or (filled[0] and kind.left_alone) or (filled[1] and kind.right_alone)):
             return
-        left, right = (_whole(side) for side in sides)
+        left, right = map(whole, sides, self._schemas)
         keys = [
             [rows.column(name) for name in names]
             for rows, names in zip((left, right), self.keys, strict=True)
         ]
-        left_names = self.output.names[1 : 1 + left.num_columns]
-        for left_rows, right_rows in equal_pairs(keys[0], keys[1], _OUTPUT_ROWS_LIMIT):
-            columns = [pa.repeat(pa.scalar(epoch, pa.int64()), len(left_rows))]
-            columns += _taken(left, left_names, left_rows)
-            columns += _taken(right, self._right_columns, right_rows)
-            yield pa.record_batch(columns, schema=self.output)
-
-    def _check_keys(self, schemas: tuple[pa.Schema, pa.Schema]) -> None:
-        for side, keys, schema in zip(_SIDES, self.keys, schemas, strict=True):
-            for key in keys:
-                check_key(self.name, key, schema, f"{side} key")
-        for left_key, right_key in zip(*self.keys, strict=True):
-            left_type = schemas[0].field(left_key).type
-            right_type = schemas[1].field(right_key).type
-            if left_type != right_type:
-                raise TopologyError(
-                    f"operator {self.name!r}: join compares {left_key!r} of type {left_type} with "
-                    f"{right_key!r} of type {right_type}; make them one type with a map before, "
-                    f"for example cast({right_key} as ...)"
-                )
-
-    def _check_output(self, names: Sequence[str], suffix: str) -> None:
-        double = sorted({name for name in names if names.count(name) > 1})
-        if double:
-            raise TopologyError(
-                f"operator {self.name!r}: the join's output would have two columns {double[0]!r} "
-                f"(every join adds {EPOCH_COLUMN!r}, and clashing right columns get {suffix!r}); "
-                "rename one with a map before, or choose another suffix"
-            )
+        if not kind.pairs:
+            met = has_equal(keys[0], keys[1])
+            wanted = met if kind is JoinKind.SEMI else ~met
+            yield from self._columns.left_alone(epoch, left, np.flatnonzero(wanted))
+            return
+        left_alone = np.full(left.num_rows if kind.left_alone else 0, True)
+        right_alone = np.full(right.num_rows if kind.right_alone else 0, True)
+        for left_rows, right_rows in equal_pairs(keys[0], keys[1], OUTPUT_ROWS_LIMIT):
+            if kind.left_alone:
+                left_alone[left_rows] = False
+            if kind.right_alone:
+                right_alone[right_rows] = False
+            yield self._columns.pairs(epoch, left, left_rows, right, right_rows)
+        yield from self._columns.left_alone(epoch, left, np.flatnonzero(left_alone))
+        yield from self._columns.right_alone(epoch, right, np.flatnonzero(right_alone))
 
 
 class JoinSide:
@@ -232,13 +202,3 @@ def _pieces(
     yield encode_piece({"windows": list(windows)})
     for last, port, batches in added:
         yield from row_pieces({"window": last, "port": port}, batches)
-
-
-def _whole(side: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of one side as one batch."""
-    return side[0] if len(side) == 1 else pa.concat_batches(side)
-
-
-def _taken(rows: pa.RecordBatch, names: Sequence[str], numbers: Rows) -> list[pa.Array]:
-    places = pa.array(numbers)
-    return [pc.take(rows.column(name), places, boundscheck=False) for name in names]

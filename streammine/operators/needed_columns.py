@@ -54,13 +54,14 @@ def _wanted_of(
     topology: Topology, order: tuple[str, ...], streams: Mapping[str, Stream], source: str
 ) -> set[str] | None:
     wanted: set[str] = set()
+    operators = topology.every_operator
     for name in order:
         if name in topology.sinks and topology.sinks[name].input == source:
             return None
-        if name not in topology.operators:
+        if name not in operators:
             continue
         operator = streams[name].operator
-        for port, each in enumerate(topology.operators[name].input_names):
+        for port, each in enumerate(operators[name].input_names):
             if each != source:
                 continue
             needs = getattr(operator, "needs")  # noqa: B009 - every kind of operator has it

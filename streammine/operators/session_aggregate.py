@@ -14,8 +14,8 @@ from streammine.model.contracts import Accumulator, Combiner, DeadRows, EpochClo
 from streammine.model.durations import Duration
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
-from streammine.operators.aggregate import SPAN_TYPE, AggregateBase, AggregateSettings, in_batches
-from streammine.operators.aggregates.functions import BeyondRangeError
+from streammine.operators.aggregate import SPAN_TYPE, AggregateBase, AggregateSettings
+from streammine.operators.aggregates.definitions import BeyondRangeError
 from streammine.operators.aggregates.sessions import OverSessions, SessionGroups
 from streammine.operators.event_time import EventTime
 from streammine.operators.frozen import (
@@ -45,23 +45,23 @@ class SessionAggregate(AggregateBase):
         keys: Sequence[str],
         aggregates: Mapping[str, AggregateCall],
         *,
-        time: EventTime,
+        event_time: EventTime,
         gap: Duration,
         **settings: Unpack[AggregateSettings],
     ) -> None:
-        """As `AggregateBase`; `time`: the rows' event time, `gap`: how long a key is silent between two
+        """As `AggregateBase`; `event_time`: that of the rows, `gap`: how long a key is silent between two
         sessions. Raises TopologyError."""
         super().__init__(name, schema, keys, aggregates, **settings)
         assert not self._combined, "sessions know no partials"
         self.output_order = (EPOCH_COLUMN, *keys, SPAN_COLUMNS[0])
         needs = self.needs[0]
         assert needs is not None, "an aggregate reads some columns"
-        self.needs = (needs | {time.column},)
+        self.needs = (needs | {event_time.column},)
         self.partial_schema = None
         self.partial_keys = ()
-        self._time = time
+        self._time = event_time
         self._gap = gap
-        self._epoch_microseconds = time.epoch.length
+        self._epoch_microseconds = event_time.epoch.length
         self._groups = SessionGroups(self._layout, gap.microseconds)
         self._dead = SetAside()
         self._handover: Handover | None = None
@@ -177,11 +177,11 @@ class SessionAggregate(AggregateBase):
             values = [column[error.group].as_py() for column in over.keys]
             pairs = zip(self._layout.keys, values, strict=True)
             key = ", ".join(f"{name} = {value!r}" for name, value in pairs) or "all rows"
-            raise self._beyond_range(epoch, key, error) from error
+            raise self._failure(epoch, key, error) from error
         epochs = pa.repeat(pa.scalar(epoch, pa.int64()), count)
         span = [pa.array(over.starts, SPAN_TYPE), pa.array(over.ends, SPAN_TYPE)]
         batch = pa.record_batch([epochs, *span, *over.keys, *results], schema=self.output)
-        return in_batches(batch.take(pa.array(canonical_order(batch, self.output_order))))
+        return self._chosen(batch.take(pa.array(canonical_order(batch, self.output_order))))
 
 
 class SessionRows:

@@ -21,7 +21,8 @@ class Site:
     """`inputs`: the visible columns of each port. `combined`: the accumulators get partials instead of
     rows. `ordered`: a consumer downstream needs the rows of an epoch in canonical order;
     `carries_order`: and the columns that order them. `base` and `loader` are where user code comes from;
-    `orders` are the fields that order the rows of each port, for a user's Operator."""
+    `orders` are the fields that order the rows of each port, for a user's Operator; `job` is its
+    name."""
 
     name: str
     inputs: Sequence[pa.Schema]
@@ -32,6 +33,7 @@ class Site:
     base: str | Path = "."
     loader: Loader | None = None
     orders: Sequence[Sequence[pa.Field]] = ()
+    job: str = ""
 
     @property
     def input(self) -> pa.Schema:

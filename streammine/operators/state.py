@@ -11,6 +11,7 @@ Queue(n)                    a `collections.deque`              plain data; at mo
 Map()                       a dict                             plain data by plain data
 Window(microseconds=n)      ``append(time, value)``, iterable  plain data of the last n microseconds
 Window(epochs=n)            ``append(epoch, value)``           plain data of the last n epochs
+Timers()                    ``set(time)``, ``cancel(time)``    when `on_timer` is to be called
 ==========================  =================================  ====================================
 
 Snapshots hold the cells' contents as plain data (see plain_data), never pickled. Keys and their states
@@ -27,6 +28,7 @@ from typing import Any
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.operators.sliding_window import SlidingWindow
+from streammine.operators.timers import Timers
 
 Key = tuple[Any, ...]
 """Values of the key columns;
@@ -151,7 +153,7 @@ class Window:
         return window
 
 
-Cell = Value | List | Queue | Map | Window
+Cell = Value | List | Queue | Map | Window | Timers
 
 
 class KeyState:
@@ -191,7 +193,7 @@ def state_class(cells: Mapping[str, Cell]) -> type[KeyState]:
         if not isinstance(cell, Cell):
             raise TopologyError(
                 f"state '{name}' is declared as {cell!r}; "
-                "use Value(initial), List(), Queue(), Map() or Window(...)"
+                "use Value(initial), List(), Queue(), Map(), Window(...) or Timers()"
             )
         if not name.isidentifier() or name.startswith("_") or hasattr(KeyState, name):
             raise TopologyError(f"state can't be called '{name}'; use another name")

@@ -113,6 +113,10 @@ class StateStore:
         """Their states, in the same order."""
         return list(self._states.values())
 
+    def get(self, key: Key) -> KeyState | None:
+        """The state of a key, only to be looked at."""
+        return self._states.get(key)
+
     @property
     def windows(self) -> list[tuple[str, Window]]:
         """The window cells by name."""

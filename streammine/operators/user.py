@@ -22,12 +22,13 @@ def adapted(
     dead_letter: bool = False,
     window_epochs: int = 1,
     carries_order: bool = False,
+    job: str = "",
 ) -> UserMapper | UserReducer | UserOperator:
     """The contract's operator for an instance of user code (see loading.load_user_code).
 
     `inputs`: visible schema per port. `keys`: key columns per port; none stands for no key.
-    `orders`: for an Operator, the fields that order the rows per port. Raises TopologyError when
-    they don't fit.
+    `orders`: for an Operator, the fields that order the rows per port. `job`: its name. Raises
+    TopologyError when they don't fit.
     """
     place = f"operator '{name}' ({type(code).__name__})"
     all_keys = list(keys) or [()] * len(inputs)
@@ -44,4 +45,4 @@ def adapted(
     if isinstance(code, Reducer):
         return UserReducer(name, code, inputs[0], all_keys[0], dead_letter, window_epochs)
     assert isinstance(code, Operator)
-    return UserOperator(name, code, inputs, all_keys, orders, dead_letter, carries_order)
+    return UserOperator(name, code, inputs, all_keys, orders, dead_letter, carries_order, job)

@@ -39,8 +39,9 @@ from streammine.operators.user_groups import (
     python_keys,
     shown_keys,
 )
-from streammine.operators.user_order import EPOCH_END, INPUT_END, OutputOrder
+from streammine.operators.user_order import EPOCH_END, INPUT_END, TIMER, OutputOrder
 from streammine.operators.user_state import UserState
+from streammine.operators.user_timers import FiringTimers
 
 _OUTPUT_ROWS = 65_536
 
@@ -90,8 +91,9 @@ class UserOperator:
         orders: Sequence[Sequence[pa.Field]] = (),
         dead_letter: bool = False,
         carries_order: bool = False,
+        job: str = "",
     ) -> None:
-        """`orders`: for each port the fields that order its rows. Raises TopologyError."""
+        """`orders`: for each port the fields that order its rows. `job`: its name. Raises TopologyError."""
         place = f"operator '{name}' ({type(code).__name__})"
         assert len(keys) == len(inputs), "each port has its key"
         self._by_batch = overrides(code, "process_batch")
@@ -103,7 +105,7 @@ class UserOperator:
             if [field.type for field in other] != [field.type for field in fields[0]]:
                 raise TopologyError(f"{place}: the keys of its inputs have different types")
         self.name = name
-        self.context = code.context = Context(name)
+        self.context = code.context = Context(name, job=job)
         self.output = declared_schema(code.output_schema(*inputs), place)
         self.keys = tuple(map(tuple, keys))
         self.needs = tuple(
@@ -128,9 +130,9 @@ class UserOperator:
         self._closes_epochs = overrides(code, "end_epoch")
         self.every_key = code.every_key and self._closes_epochs
         self.ends_input = overrides(code, "end_input")
-        self._order = OutputOrder(
-            list(orders) or [()] * len(inputs), fields[0], self._closes_epochs or self.ends_input
-        )
+        self._timers = FiringTimers(code, self._store, name, place)
+        closes = self._closes_epochs or self.ends_input or self._timers.declared
+        self._order = OutputOrder(list(orders) or [()] * len(inputs), fields[0], closes)
         self._sorts = code.commutative
         self.hidden = () if self._sorts else self._order.fields
         self.output_order = tuple(self.output.names) if self._sorts else self._order.names
@@ -173,13 +175,23 @@ class UserOperator:
             keys, states = list(self._touched), list(self._touched.values())
             self._touched = {}
         self._store.end_epoch(epoch.epoch, epoch.definition, states)
+        if self._timers.declared:
+            self._timers.note(states)
+            output.append(self._fire_timers(epoch))
+            states = list({id(each): each for each in (*states, *self._timers.served)}.values())
         if self._closes_epochs:
             if self.every_key:
                 self._store.drop_expired(self._store.keys())
                 keys, states = self._store.keys(), self._store.states()
             output.append(self._close_keys("end_epoch", EPOCH_END, keys, epoch))
+        self._timers.leave(states, fed=bool(opened.keys))
         self._store.forget_fresh(states)
         return self._in_order(output)
+
+    @property
+    def due_epoch(self) -> int | None:
+        """See contracts.HoldsWindows: the epoch in which the next timer fires."""
+        return self._timers.due_epoch
 
     def flush(self, epoch: EpochClose) -> list[pa.RecordBatch]:
         """See contracts.SequentialOperator. Raises UserCodeError."""
@@ -211,11 +223,13 @@ class UserOperator:
     def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
         """See contracts.KeepsState. Raises StateVersionError, UserCodeError."""
         self._state.restore(self._store, version, full, pieces)
+        self._timers.renew()
 
     def _enter(self, epoch: EpochClose) -> None:
         self.context.epoch, self.context.watermark = epoch.epoch, epoch.watermark
         self.context.round = epoch.round
         self.context.window = epoch.definition.window(epoch.epoch)
+        self._timers.enter(epoch)
         if self._store.windows:
             self._check_windows(epoch.definition)
             self._store.begin_epoch(epoch.epoch, epoch.definition)
@@ -339,15 +353,46 @@ class UserOperator:
                 results.append(materialized(call(name, state)))
             except Exception as error:
                 raise self._failures.raised(method, error, f"key: {name!r}") from error
+        owners = np.arange(len(results), dtype=np.int64)
+        return self._closed(method, stage, results, owners, shown, columns, epoch)
+
+    def _fire_timers(self, epoch: EpochClose) -> pa.RecordBatch:
+        """Call `on_timer` for each key whose time has come, in canonical order, and then in that of time."""
+        keys, columns = ordered_keys(self._timers.take(epoch.watermark), self._fields)
+        shown = shown_keys(keys, len(self._fields))
+        results: list[Any] = []
+        owners: list[int] = []
+        self._timers.served = self._store.open(keys, columns)
+        for place, state in enumerate(self._timers.served):
+            try:
+                for time in self._timers.of(state).take(epoch.watermark):
+                    results.append(materialized(self._code.on_timer(shown[place], time, state)))
+                    owners.append(place)
+            except Exception as error:
+                raise self._failures.raised("on_timer", error, f"key: {shown[place]!r}") from error
+        found = np.array(owners, dtype=np.int64)
+        return self._closed("on_timer", TIMER, results, found, shown, columns, epoch)
+
+    def _closed(
+        self,
+        method: str,
+        stage: int,
+        results: list[Any],
+        owners: IntArray,
+        shown: list[Any],
+        columns: list[pa.Array],
+        epoch: EpochClose,
+    ) -> pa.RecordBatch:
+        """What closing calls gave. `owners`: the number of each result's key, ascending."""
 
         def mistake(index: int, message: str) -> None:
-            raise self._failures.wrong(method, message, f"key: {shown[index]!r}")
+            raise self._failures.wrong(method, message, f"key: {shown[owners[index]]!r}")
 
         try:
             output, parents = self._writer.write(results, mistake)
         except OutputTooLargeError as error:
-            raise self._failures.wrong(method, str(error), f"{len(keys)} keys") from error
-        of_rows = np.arange(len(results), dtype=np.int64) if parents is None else parents
+            raise self._failures.wrong(method, str(error), f"{len(shown)} keys") from error
+        of_rows = owners if parents is None else owners[parents]
         time = epoch.definition.window(epoch.epoch)[1] - 1
         return self._physical(output, lambda: self._order.of_closing(stage, columns, of_rows, time))
 

@@ -2,13 +2,13 @@
 
 A row made of an event takes the event's position and adds its index among the rows of that event. A
 row made at an epoch's end has all the key's events for parents; it is known by its key, and stands
-behind the rows of events. So positions follow from the input alone, never from slices, and a strict
-consumer or an ordered sink sees the same order however many slices there are. They travel in hidden
-columns, and only where somebody downstream needs them.
+behind the rows of events; so does one that is made when a timer fires. So positions follow from the
+input alone, never from slices, and a strict consumer or an ordered sink sees the same order however many
+slices there are. They travel in hidden columns, and only where somebody downstream needs them.
 
 Columns, most significant first, where n is the number of one-to-many stages before: event time, if
-all inputs have it; ``__closing<n>`` (int8: 0 event, 1 epoch end, 2 input end), if the operator has
-such methods; ``__port<n>`` (int32), if it has several inputs; the inputs' own order columns
+all inputs have it; ``__closing<n>`` (int8: 0 event, 1 timer, 2 epoch end, 3 input end), if the operator
+has such methods; ``__port<n>`` (int32), if it has several inputs; the inputs' own order columns
 (visible ones copied as ``__by<n>_<name>``); ``__key<n>_<name>`` if it has closing methods;
 ``__index<n>`` (int32).
 """
@@ -23,7 +23,7 @@ import pyarrow as pa
 from streammine.model.ids import HIDDEN_PREFIX, TIME_COLUMN, index_column, next_index_column
 from streammine.operators.rows import IntArray
 
-EVENT, EPOCH_END, INPUT_END = range(3)
+EVENT, TIMER, EPOCH_END, INPUT_END = range(4)
 
 
 class OutputOrder:

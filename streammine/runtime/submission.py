@@ -23,6 +23,7 @@ from streammine.model.preparation import request_for
 from streammine.model.snapshots import RecoverySettings
 from streammine.model.spark_job import SparkProgress
 from streammine.model.topology import FilesSource, GeneratorSource, LogSource, Topology
+from streammine.operators.file_formats import stored_format
 from streammine.runtime.output import begin_run
 from streammine.runtime.prepared_logs import ensure_log
 from streammine.runtime.signed_code import Sign, pickled, signed_message
@@ -36,7 +37,6 @@ from streammine.runtime.sources import (
 )
 from streammine.runtime.stores import open_store
 
-STORED_FORMATS = {"console": "arrow"}
 DEAD_LETTERS_FOLDER = "dead-letters"
 DEFAULT_LOG_PARTITIONS = 8
 DEFAULT_SPARK_MASTER = "local[*]"
@@ -205,7 +205,7 @@ def _targets(
                 )
         run = begin_run(open_store(location), topology.name, name, overwrite=overwrite)
         _require_writable(name, location)
-        targets[name] = SinkTarget(location, STORED_FORMATS.get(sink.format, sink.format), run)
+        targets[name] = SinkTarget(location, stored_format(sink.format), run)
     if any(vertex.name == DEAD_LETTERS for vertex in compiled.graph.vertices):
         location = _dead_letters_location(targets, topology, scratch)
         run = begin_run(open_store(location), topology.name, DEAD_LETTERS, overwrite=overwrite)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
-from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.epochs import BEGINNING, FIRST_TIME, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.modules import load_object
 from streammine.model.source_order import (
@@ -96,7 +96,8 @@ def ordered_rows(
     whole = pa.concat_tables(tables).combine_chunks()
     batch = whole.to_batches()[0] if whole.num_rows else _empty_batch(whole.schema)
     merge_by = settings.merge_by if isinstance(settings, FilesSource) else None
-    if epoch.kind == "time":
+    static = isinstance(settings, FilesSource) and settings.static
+    if epoch.kind == "time" and not static:
         lateness = settings.lateness.microseconds if isinstance(settings, FilesSource) else 0
         return _by_time(batch, counts, files, rows, epoch, lateness)
     reasons: dict[int, str] = {}
@@ -110,6 +111,10 @@ def ordered_rows(
             reasons = dict.fromkeys(bad, f"merge_by column '{merge_by}' is missing")
     numbers = np.arange(len(rows), dtype=np.int64)
     merged = merge_by is not None
+    if static:
+        epochs = np.full(len(rows), epoch.before_all)
+        times = np.full(len(rows), FIRST_TIME) if epoch.kind == "time" else None
+        return OrderedRows(batch, epochs, files, rows, times, reasons, merged)
     return OrderedRows(batch, epoch.of_rows(numbers), files, rows, None, reasons, merged)
 
 

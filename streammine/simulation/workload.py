@@ -13,14 +13,13 @@ from streammine.model.errors import InputError
 from streammine.model.job import DEAD_LETTERS, JobSpec, SinkTarget
 from streammine.model.snapshots import RecoverySettings
 from streammine.model.topology import FilesSource, GeneratorSource, LogSource, Topology
+from streammine.operators.file_formats import stored_format
 from streammine.simulation.sources import AnySource, ordered_rows, source_tables
 
 Inputs = Mapping[str, pa.Table | Sequence[pa.Table]]
 
 SNAPSHOT_STORE = "snapshots"
 """Where snapshots and checkpoints lie on the virtual disk."""
-
-_STORED_FORMATS = {"console": "arrow"}
 
 
 class Workload:
@@ -59,7 +58,7 @@ class Workload:
         """
         topology = self.topology
         targets = {
-            name: SinkTarget(name, _STORED_FORMATS.get(sink.format, sink.format), 1)
+            name: SinkTarget(name, stored_format(sink.format), 1)
             for name, sink in topology.sinks.items()
         }
         targets[DEAD_LETTERS] = SinkTarget(DEAD_LETTERS, "json", 1)

@@ -17,6 +17,7 @@ import pytest
 
 import streammine
 from apps.equijoin import make_input
+from apps.similarity import make_messages
 from apps.trends import check as trends_check
 from apps.trends import make_edits
 from apps.wordcount import make_text
@@ -70,9 +71,11 @@ def test_the_shipped_inputs_are_what_their_scripts_write(tmp_path: Path) -> None
     make_text.write_text(tmp_path / "text")
     make_input.write_input(tmp_path / "data")
     make_edits.write_edits(tmp_path / "edits")
+    make_messages.write_messages(tmp_path / "messages")
     assert contents(tmp_path / "text") == contents(make_text.FOLDER)
     assert contents(tmp_path / "data") == contents(make_input.FOLDER)
     assert contents(tmp_path / "edits") == contents(make_edits.FOLDER)
+    assert contents(tmp_path / "messages") == contents(make_messages.FOLDER)
 
 
 @pytest.mark.parametrize("app", ["wordcount"], indirect=True)
@@ -132,6 +135,33 @@ def test_the_trends_are_those_of_plain_python_at_any_speed(app: Path) -> None:
     other = command("apps.trends.check", "--output", app / "out", "--epoch", "120")
     assert other.returncode == 1
     assert "equal       NO" in other.stdout
+
+
+@pytest.mark.parametrize("app", ["similarity"], indirect=True)
+def test_similar_messages_are_those_of_plain_python(app: Path) -> None:
+    summary = run(app / "topology.yaml")
+    assert summary["events_in"] == make_messages.MESSAGES
+    checked = command("apps.similarity.check", "--output", app / "out")
+    assert checked.returncode == 0, checked.stdout
+    assert "yes: every pair" in checked.stdout
+
+    slices = ("--set", "operators.shared.slices=1", "--set", "operators.best.slices=5")
+    assert (
+        run(app / "topology.yaml", "--nodes", "3", *slices)["output_digest"]
+        == (summary["output_digest"])
+    )
+    other = run(app / "topology.yaml", "--set", "epoch.time=7s")
+    assert other["output_digest"] != summary["output_digest"], "rows are of other epochs"
+    assert command("apps.similarity.check", "--output", app / "out").returncode == 0
+
+    run(
+        app / "topology.yaml",
+        "--set",
+        "operators.shared.join.when=left.ts between right.ts and right.ts + 9m",
+    )
+    wrong = command("apps.similarity.check", "--output", app / "out")
+    assert wrong.returncode == 1
+    assert "NO: message" in wrong.stdout
 
 
 @needs_wikiticker

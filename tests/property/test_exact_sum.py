@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammine.operators.kernels import ExactSquares, ExactSum, exact_sum, exact_variance
+from streammine.operators.kernels import (
+    ExactSquares,
+    ExactSum,
+    exact_deviation,
+    exact_sum,
+    exact_variance,
+)
+from streammine.operators.kernels.exact_sum import nearest_root
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 MODERATE = st.floats(min_value=-1e6, max_value=1e6)
@@ -156,6 +163,46 @@ def test_the_variance_is_the_double_nearest_to_the_exact_one(
     assert same_bits(exact_variance(counts, sums_of(rows), squares, sample), np.array(wanted))
 
 
+def is_nearest_root(value: float, exact: Fraction) -> bool:
+    """Whether no double is nearer to the root of `exact`."""
+    low = Fraction(math.nextafter(value, -math.inf)) if value else Fraction(0)
+    high = Fraction(math.nextafter(value, math.inf))
+    below, above = (low + Fraction(value)) / 2, (Fraction(value) + high) / 2
+    return below**2 <= exact <= above**2
+
+
+@unhurried
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, GROUPS - 1),
+            st.one_of(MODERATE, NUMBERS, st.floats(-1e-300, 1e-300)),
+        ),
+        max_size=40,
+    ),
+    st.booleans(),
+)
+def test_the_deviation_is_the_double_nearest_to_the_root_of_the_exact_variance(
+    rows: list[tuple[int, float]], sample: bool
+) -> None:
+    groups, _ = columns(rows)
+    counts = np.bincount(groups, minlength=GROUPS).astype(np.int64)
+    squares = ExactSquares()
+    squares.add(*columns(rows), GROUPS)
+    found = exact_deviation(counts, sums_of(rows), squares, sample)
+    for group in range(GROUPS):
+        values = [Fraction(v) for g, v in rows if g == group]
+        divisor = len(values) - sample
+        if divisor <= 0:
+            assert math.isnan(found[group])
+            continue
+        mean = sum(values, Fraction(0)) / len(values)
+        variance = sum(((value - mean) ** 2 for value in values), Fraction(0)) / divisor
+        assert is_nearest_root(float(found[group]), variance)
+        root = nearest_root(variance.numerator, variance.denominator)
+        assert same_bits(found[group : group + 1], np.array([root]))
+
+
 @unhurried
 @given(st.lists(st.tuples(st.integers(0, GROUPS - 1), NUMBERS), max_size=40))
 def test_the_mean_is_the_double_nearest_to_the_exact_one(rows: list[tuple[int, float]]) -> None:
@@ -188,6 +235,8 @@ def test_counts_of_more_than_one_digit_take_the_slow_path_to_the_same_value(
     square_total = sum((Fraction(value) ** 2 for value in values), Fraction(0))
     variance = (count * square_total - total**2) / count**2
     assert exact_variance(counts, sums_of(rows), squares, False)[0] == nearest(variance)
+    deviation = float(exact_deviation(counts, sums_of(rows), squares, False)[0])
+    assert is_nearest_root(deviation, variance)
     assert sums_of(rows).means(counts)[0] == nearest(total / count)
 
 

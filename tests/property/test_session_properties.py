@@ -65,7 +65,7 @@ def test_sessions_are_rows_between_gaps(
     def make(combined: bool) -> SessionAggregate:
         time = EventTime("a", SCHEMA, EPOCHS)
         return SessionAggregate(
-            "a", SCHEMA, keys, CALLS, time=time, gap=Duration(gap * 1_000_000), spans=True
+            "a", SCHEMA, keys, CALLS, event_time=time, gap=Duration(gap * 1_000_000), spans=True
         )
 
     events = events_of(EPOCHS, [SCHEMA], {number: [rows] for number, rows in epochs.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from tests.property.operator_trials import assert_as_reference, events_of
 from tests.property.test_aggregate_properties import (
     FLOATS,
     highest,
+    in_order,
     key_order,
     lowest,
     mean,
@@ -43,6 +45,10 @@ CALLS = {
         "low": "min(f)",
         "high": "max(i)",
         "last": "max(word)",
+        "median": "median(i)",
+        "words": "count_distinct(word)",
+        "at_least": "arg_min(i, f)",
+        "large": "count() where i > 0",
     }.items()
 }
 Row = tuple[str | None, float | None, int | None]
@@ -140,4 +146,14 @@ def results(rows: Sequence[Row]) -> list[Any]:
         lowest(floats),
         highest(numbers),
         max(words, key=str.encode) if words else None,
+        statistics.median(numbers) if numbers else None,
+        len(set(words)),
+        at_least(rows),
+        sum(number > 0 for number in numbers),
     ]
+
+
+def at_least(rows: Sequence[Row]) -> int | None:
+    """The number with the least float, of equal ones the least number."""
+    pairs = [(row[1], row[2]) for row in rows if row[1] is not None and row[2] is not None]
+    return min(pairs, key=lambda pair: (in_order(pair[0]), pair[1]))[1] if pairs else None

@@ -28,6 +28,7 @@ PUBLIC_NAMES = [
     "Result",
     "StateVersionError",
     "StreammineError",
+    "Timers",
     "Topology",
     "TopologyError",
     "UserCodeError",

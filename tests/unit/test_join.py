@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from streammine.model.contracts import EpochClose, Flushes, HoldsWindows, StatefulOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators.join import EquiJoin
 from streammine.operators.windows import TumblingWindow
 
@@ -185,12 +187,20 @@ def test_a_join_that_explodes_leaves_in_bounded_batches() -> None:
         assert pairs.group_by(["n", "n_right"]).aggregate([]).num_rows == 360_000
 
 
+def test_columns_named_epoch_of_the_inputs_give_way_to_that_of_the_output() -> None:
+    #  what two aggregates gave
+    left = pa.record_batch({"epoch": pa.array([3]), "id": pa.array([1]), "sum": pa.array([5])})
+    right = pa.record_batch({"epoch": pa.array([4]), "id": pa.array([1]), "mean": pa.array([0.5])})
+    operator = EquiJoin("both", left.schema, right.schema, (["id"], ["id"]))
+    assert operator.output.names == ["epoch", "id", "sum", "mean"]
+    assert joined(operator, 7, [left], [right]) == [(7, 1, 5, 0.5)]
+
+
 @pytest.mark.parametrize(
     ("left", "right", "message"),
     [
         ({"ix": "int64"}, {"id": "int64"}, "left key: unknown column 'id'"),
         ({"id": "int64"}, {"id": "int32"}, "make them one type"),
-        ({"id": "int64", "epoch": "int64"}, {"id": "int64"}, "two columns 'epoch'"),
         (
             {"id": "int64", "n": "int64", "n_right": "int64"},
             {"id": "int64", "n": "int64"},
@@ -207,3 +217,76 @@ def test_what_can_not_be_joined_is_refused(
     ]
     with pytest.raises(TopologyError, match=message):
         EquiJoin("matches", schemas[0], schemas[1], (["id"], ["id"]))
+
+
+PAIRS = [(2, "b", "x"), (2, "b", None), (2, "d", "x"), (2, "d", None)]
+LEFT_ALONE = [(1, "a", None), (None, "c", None)]
+RIGHT_ALONE = [(3, None, "y"), (None, None, "z")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("inner", PAIRS),
+        ("left", [*PAIRS, *LEFT_ALONE]),
+        ("right", [*PAIRS, *RIGHT_ALONE]),
+        ("full", [*PAIRS, *LEFT_ALONE, *RIGHT_ALONE]),
+        ("semi", [(2, "b"), (2, "d")]),
+        ("anti", [(1, "a"), (None, "c")]),
+    ],
+)
+def test_kinds(kind: str, expected: list[Any]) -> None:
+    rows = joined(operator_of(kind=JoinKind(kind)), 4, [LEFT], [RIGHT])
+    assert Counter(rows) == Counter((4, *row) for row in expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "left", "right"),
+    [
+        ("inner", 0, 0),
+        ("left", 4, 0),
+        ("right", 0, 4),
+        ("full", 4, 4),
+        ("semi", 0, 0),
+        ("anti", 4, 0),
+    ],
+)
+def test_a_side_that_is_missing_altogether(kind: str, left: int, right: int) -> None:
+    assert len(joined(operator_of(kind=JoinKind(kind)), 0, [LEFT], [])) == left
+    assert len(joined(operator_of(kind=JoinKind(kind)), 0, [], [RIGHT])) == right
+    assert joined(operator_of(kind=JoinKind(kind)), 0, [], []) == []
+
+
+def test_columns_that_may_be_missing_are_nullable() -> None:
+    fields = [pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int8(), nullable=False)]
+    schema = pa.schema(fields)
+    found = {}
+    for kind in JoinKind:
+        output = EquiJoin("m", schema, schema, (["id"], ["id"]), kind=kind).output
+        found[str(kind)] = [field.nullable for field in output][1:]
+    assert found == {
+        "inner": [False, False, False],
+        "left": [False, False, True],
+        "right": [False, True, False],
+        "full": [False, True, True],
+        "semi": [False, False],
+        "anti": [False, False],
+    }
+
+
+def test_semi_and_anti_joins_read_the_keys_of_the_right_side_alone() -> None:
+    for kind in (JoinKind.SEMI, JoinKind.ANTI):
+        operator = operator_of(kind=kind)
+        assert operator.needs == (None, frozenset({"id"}))
+        assert operator.output.names == ["epoch", "id", "name"]
+
+
+def test_rows_that_leave_alone_do_so_in_bounded_batches() -> None:
+    rows = pa.record_batch({"id": pa.array(range(150_000))})
+    operator = EquiJoin("m", rows.schema, rows.schema, (["id"], ["id"]), kind=JoinKind.FULL)
+    left, right = operator.accumulator(0), operator.accumulator(1)
+    left.add(rows.slice(0, 100_000))
+    right.add(rows.slice(50_000))
+    batches = list(operator.close(closing(0), [left, right]))
+    assert max(batch.num_rows for batch in batches) <= 65_536
+    assert sum(batch.num_rows for batch in batches) == 150_000

@@ -28,7 +28,7 @@ Row = tuple[str | None, int | None]
 def sessions(gap: int = 15) -> SessionAggregate:
     time = EventTime("s", SCHEMA, EPOCHS)
     gap_length = Duration(gap * 1_000_000)
-    return SessionAggregate("s", SCHEMA, ("k",), CALLS, time=time, gap=gap_length, spans=True)
+    return SessionAggregate("s", SCHEMA, ("k",), CALLS, event_time=time, gap=gap_length, spans=True)
 
 
 def close(one: SessionAggregate, epoch: int, *rows: Row, value: int = 1) -> list[tuple[Any, ...]]:

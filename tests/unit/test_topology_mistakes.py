@@ -176,6 +176,113 @@ FIELDS = [
         "2 columns and right 1",
         "in pairs",
     ),
+    (
+        21,
+        "    join: {left: high, right: limits, table: means, on: a}",
+        "21:5",
+        "'right'",
+        "'table'",
+    ),
+    (21, "    join: {left: high, right: limits}", "21:5", "needs 'on'", "like on: id"),
+    (
+        21,
+        "    join: {left: high, table: limits, on: a, kind: full}",
+        "21:5",
+        "full",
+        "use inner, left",
+    ),
+    (21, "    join: {left: high, table: limts, on: a}", "21:31", "'limts'", "'limits'?"),
+    (
+        21,
+        "    join: {left: high, right: limits, on: a, delete: gone}",
+        "21:5",
+        "delete",
+        "table: limits",
+    ),
+    (
+        21,
+        "    join: {left: high, right: limits, on: a, as_of: ts}",
+        "21:5",
+        "as_of",
+        "table: limits",
+    ),
+    (
+        21,
+        "    join: {left: high, right: limits, when: ts}",
+        "21:45",
+        "'ts'",
+        "like 'clicks.ts between",
+    ),
+    (
+        21,
+        "    join: {left: high, right: limits, when: high.ts between plugs.ts and plugs.ts + 5s}",
+        "21:5",
+        "plugs.ts",
+        "the inputs are high (left) and limits (right)",
+    ),
+    (
+        21,
+        "    join: {left: high, right: limits, when: high.ts between limits.ts + 5s and limits.ts}",
+        "21:45",
+        "nothing lies between",
+        "the earlier bound comes first",
+    ),
+    (
+        21,
+        "    join: {left: high, right: limits, when: high.ts between limits.ts and limits.at + 5s}",
+        "21:45",
+        "limits.ts and limits.at",
+        "around one column",
+    ),
+    (
+        21,
+        "    join: {left: high, right: limits, when: high.ts between limits.ts and limits.ts + 5x}",
+        "21:45",
+        "'x'",
+        "5m",
+    ),
+    (
+        21,
+        "    join: {left: high, right: limits, when: left.ts between right.ts and right.ts}\n    window: 5m",
+        "20:3",
+        "both window and when",
+        "near each other",
+    ),
+    (
+        21,
+        "    join: {left: high, table: limits, on: a}\n    window: 5m",
+        "20:3",
+        "no window",
+        "take window out",
+    ),
+    (
+        5,
+        "    files: data/*.csv\n    static: true\n    prepare: spark",
+        "4:3",
+        "static",
+        "take prepare out",
+    ),
+    (
+        5,
+        "    files: data/*.csv\n    static: true\n    rate: 5/s",
+        "4:3",
+        "static",
+        "take rate or speed out",
+    ),
+    (
+        5,
+        "    files: data/*.csv\n    static: true\n    lateness: 5s",
+        "4:3",
+        "static",
+        "take lateness out",
+    ),
+    (
+        8,
+        "    generator: readings\n    static: true",
+        "9:5",
+        "'static'",
+        "belongs to a source of files",
+    ),
     (23, "    inputs: [pairs, hihg]", "23:21", "'hihg'", "did you mean 'high'?"),
     (23, "    key: plug", "22:3", "no input", "input: NAME"),
     (24, "    operator: code.Mine", "24:15", "'code.Mine'", "did you mean 'code:Mine'?"),
@@ -282,3 +389,22 @@ def test_discipline_none_is_allowed_where_the_sink_promises_nothing():
     text = RIGHT.replace("window: 5m", "discipline: none")
     text = text.replace("path: out}", "path: out, exactly_once: false}")
     assert parse_topology(text, "t.yaml").sinks["result"].exactly_once is False
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        "right: limits, when: high.ts between limits.ts and limits.ts + 5s",
+        "table: limits, on: plug, as_of: ts",
+    ],
+)
+def test_event_time_in_a_join_needs_time_epochs(join):
+    text = RIGHT.replace("right: limits, on: plug", join).replace("    window: 5m\n", "")
+    message = mistaken("epoch: {count: 100}", 2, text=text)
+    assert "looks at event time, which epochs of rows do not have" in message
+    assert "write epoch: {time: 60s, column: ts}" in message
+
+
+def test_a_static_source_needs_no_event_time():
+    text = RIGHT.replace("schema: {ts: int64, plug", "static: true\n    schema: {plug")
+    parse_topology(text, "t.yaml")

@@ -1,5 +1,6 @@
 """Durations, rates, sizes and column types, as people write them."""
 
+import re
 from datetime import timedelta
 
 import pyarrow as pa
@@ -158,3 +159,56 @@ def test_an_aggregate_is_read_and_prints_a_form_that_parses_back(text, function,
     call = AggregateCall.parse(text)
     assert call == AggregateCall(function, column)
     assert AggregateCall.parse(str(call)) == call
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("quantile( x ,0.950 )", "quantile(x, 0.95)"),
+        ("quantile(x, 1, LOWER)", "quantile(x, 1, lower)"),
+        ("quantile(x, .5, linear)", "quantile(x, 0.5)"),
+        ("quantile(x, 0.0000001)", "quantile(x, 0.0000001)"),
+        ("first(x)", "first(x)"),
+        ('Last("a, b", "c)")', 'last("a, b", "c)")'),
+        ("arg_max(a, b)", "arg_max(a, b)"),
+        ("collect(x, 7)", "collect(x, 7)"),
+        ("collect(x, 100000)", "collect(x)"),
+        ("count()  WHERE  x > (1) ", "count() where x > (1)"),
+        ("sum(x) where t = 'where )' ", "sum(x) where t = 'where )'"),
+    ],
+)
+def test_arguments_and_conditions_are_read_and_written(text, written):
+    call = AggregateCall.parse(text)
+    assert str(call) == written
+    assert AggregateCall.parse(written) == call
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("quantile(x)", "quantile takes 2 to 3 arguments, like quantile(value, 0.95), not 1"),
+        ("quantile(x, 95)", "a share from 0 to 1, not '95'; write 0.95"),
+        ("quantile(x, -1)", "a share from 0 to 1, not '-1'"),
+        ("quantile(x, y)", "a share from 0 to 1, not 'y'"),
+        ("quantile(x, 0.12345678)", "more than 7 digits"),
+        ("quantile(x, 0.5, middle)", "linear, lower, higher, nearest, not 'middle'"),
+        ("median(x, 0.5)", "median takes one argument, like median(value), not 2"),
+        ("arg_min(x)", "arg_min takes 2 arguments, like arg_min(plug_id, value), not 1"),
+        ("first(x, 3)", "takes the column that orders the rows, not '3'"),
+        ("first(3)", "first takes a column first, not '3'"),
+        ("first()", "first needs a column, like first(value)"),
+        ("collect(x, 0)", "from 1 to 10000000, not '0'"),
+        ("collect(x, many)", "from 1 to 10000000, not 'many'"),
+        ("count(distinct x)", "write count_distinct(column)"),
+        ("sum(x", "has no closing bracket"),
+        ("sum(x) > 3", "behind sum(x) stands '> 3'; a condition on its rows is written"),
+        ("sum(x) filter (where x > 3)", "sum(x) where value > 3"),
+        ("sum(x) where", "behind sum(x) stands 'where'"),
+        ("std(x)", "write stddev."),
+        ("percentile(x, 0.5)", "write quantile."),
+        ("array_agg(x)", "write collect."),
+    ],
+)
+def test_a_wrong_call_is_answered_with_the_right_one(text, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        AggregateCall.parse(text)

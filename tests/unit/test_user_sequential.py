@@ -57,7 +57,7 @@ class TestOperator:
         assert table.to_pydict() == {
             "value": [0.5, 0.5, 0.25, 1.0, 2.0],
             "__time": [70, 70, 80, 59_999_999, 59_999_999],
-            "__closing0": [0, 0, 0, 1, 1],
+            "__closing0": [0, 0, 0, 2, 2],
             "__row": [4, 4, 5, None, None],
             "__key0_plug": [None, None, None, 1, 2],
             "__index0": [0, 1, 0, 0, 0],

@@ -10,6 +10,12 @@ from streammine.model.topology.aggregate_windows import (
 from streammine.model.topology.aggregates import AGGREGATE_FUNCTIONS, AggregateCall
 from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.definition import Topology
+from streammine.model.topology.distinct import (
+    ChangesOperator,
+    Changing,
+    DeduplicateOperator,
+    Deduplicating,
+)
 from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.epoch import Epoch
 from streammine.model.topology.graph import (
@@ -18,10 +24,13 @@ from streammine.model.topology.graph import (
     topological_order,
     topology_graph,
 )
+from streammine.model.topology.join_kinds import JoinKind
 from streammine.model.topology.joining import JoinColumns, Joining, JoinOperator
 from streammine.model.topology.keyed import EPOCH_COLUMN, KeyedFields, Timed, Windowed
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, OperatorLoop
+from streammine.model.topology.merging import SplitOperator, SplitOutput, UnionOperator
 from streammine.model.topology.operators import OPERATOR_KINDS, Operator
+from streammine.model.topology.ordering import OrderTerm
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import (
     BroadcastPartition,
@@ -32,9 +41,11 @@ from streammine.model.topology.partitions import (
 )
 from streammine.model.topology.parts import BY_VALUE_PREFIX
 from streammine.model.topology.problems import InvalidTopologyError, Problem
+from streammine.model.topology.ranking import Ranking, RankOperator, TopOperator, Topping
 from streammine.model.topology.recovery import Recovery, Weights
 from streammine.model.topology.redundancy import Redundancy, redundancy
 from streammine.model.topology.schema import json_schema
+from streammine.model.topology.shaping import EnrichOperator, Unnesting, UnnestOperator
 from streammine.model.topology.sinks import Commit, Sink
 from streammine.model.topology.snapshot import Snapshot
 from streammine.model.topology.sources import (
@@ -58,7 +69,7 @@ from streammine.model.topology.stateless import (
     OperatorBase,
     Splitting,
 )
-from streammine.model.topology.windows import interval_epochs, window_epochs
+from streammine.model.topology.windows import interval_epochs, whole_epochs, window_epochs
 
 __all__ = [
     "AGGREGATE_FUNCTIONS",
@@ -72,10 +83,15 @@ __all__ = [
     "AggregateOperator",
     "AggregateWindow",
     "BroadcastPartition",
+    "ChangesOperator",
+    "Changing",
     "Commit",
     "Consumer",
     "CsvSettings",
+    "DeduplicateOperator",
+    "Deduplicating",
     "EitherOperator",
+    "EnrichOperator",
     "Epoch",
     "FileFormat",
     "FilesSource",
@@ -86,6 +102,7 @@ __all__ = [
     "HashPartition",
     "InvalidTopologyError",
     "JoinColumns",
+    "JoinKind",
     "JoinOperator",
     "Joining",
     "KeyRangePartition",
@@ -96,9 +113,12 @@ __all__ = [
     "Operator",
     "OperatorBase",
     "OperatorLoop",
+    "OrderTerm",
     "Partition",
     "Preparation",
     "Problem",
+    "RankOperator",
+    "Ranking",
     "Recovery",
     "Redundancy",
     "Session",
@@ -107,11 +127,18 @@ __all__ = [
     "Snapshot",
     "Source",
     "SourceBase",
+    "SplitOperator",
+    "SplitOutput",
     "Splitting",
     "Timed",
+    "TopOperator",
     "Topology",
     "TopologyGraph",
+    "Topping",
     "Tumbling",
+    "UnionOperator",
+    "UnnestOperator",
+    "Unnesting",
     "UserOperator",
     "UserPartition",
     "Weights",
@@ -122,5 +149,6 @@ __all__ = [
     "redundancy",
     "topological_order",
     "topology_graph",
+    "whole_epochs",
     "window_epochs",
 ]

@@ -18,7 +18,7 @@ from streammine.model.topology.keyed import (
 )
 from streammine.model.topology.parts import MOST_ENTRIES, Column, Columns
 from streammine.model.topology.problems import wrong_value
-from streammine.model.topology.stateless import OneInput
+from streammine.model.topology.stateless import Expression, OneInput
 
 
 class AggregateOperator(OneInput, KeyedFields, Timed):
@@ -35,9 +35,11 @@ class AggregateOperator(OneInput, KeyedFields, Timed):
         min_length=1,
         max_length=MOST_ENTRIES,
         description="Output columns and what they hold: count(), sum(c), mean(c), min(c), max(c), "
-        "variance(c), variance_population(c). The output has the column epoch; where a window of event "
-        "time is written, window_start and window_end; the key columns, then these.",
-        examples=[{"count": "count()", "mean": "mean(value)"}],
+        "variance(c), stddev(c), both also as ..._population(c), median(c), quantile(c, 0.95), "
+        "count_distinct(c), first(c), last(c), arg_min(c, by), arg_max(c, by), collect(c). A condition "
+        "on the rows that count may follow: sum(c) where d > 3. The output has the column epoch; where "
+        "a window of event time is written, window_start and window_end; the key columns, then these.",
+        examples=[{"count": "count()", "mean": "mean(value) where property = 1"}],
     )
     key: Columns = Field(
         default=(),
@@ -50,6 +52,12 @@ class AggregateOperator(OneInput, KeyedFields, Timed):
         "10m, slide: 1s}: windows that overlap; {session: 30s}: per key, rows less than the gap apart; "
         "global: all rows. Lengths and slides are whole multiples of a time epoch. Default: one epoch.",
         examples=["5m", {"length": "10m", "slide": "1s"}, {"session": "30s"}, "global"],
+    )
+    having: Expression | None = Field(
+        default=None,
+        description="Expression over the output columns; a row leaves where it is true. Default: all "
+        "rows leave.",
+        examples=["count > 10", "mean >= 0.5 and epoch > 0"],
     )
     combine: CombineField = None
 

@@ -17,10 +17,13 @@ from streammine.model.suggestions import hint, listed
 from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.either import either_problems
 from streammine.model.topology.graph import topology_graph
+from streammine.model.topology.joining import JoinOperator
 from streammine.model.topology.keyed import KeyedFields, Windowed
 from streammine.model.topology.loop_checks import loop_problems
+from streammine.model.topology.merging import SplitOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import KeyRangePartition
+from streammine.model.topology.parts import OUTPUT_MARK
 from streammine.model.topology.problems import Path, Problem
 from streammine.model.topology.redundancy import contradiction, without_state
 from streammine.model.topology.sinks import Sink
@@ -75,7 +78,7 @@ def _names(topology: Topology) -> Problems:
 
 
 def _inputs(topology: Topology) -> Problems:
-    readable = [*topology.sources, *topology.operators]
+    readable = _readable(topology)
     for name, operator in topology.operators.items():
         for port, one in enumerate(operator.input_names):
             if one not in readable:
@@ -86,8 +89,29 @@ def _inputs(topology: Topology) -> Problems:
             yield _unknown_input(("sinks", name, "input"), sink.input, topology)
 
 
+def _readable(topology: Topology) -> list[str]:
+    """What can be read from; of a split these are its outputs."""
+    operators = topology.every_operator.items()
+    return [
+        *topology.sources,
+        *(name for name, operator in operators if not isinstance(operator, SplitOperator)),
+    ]
+
+
 def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
-    readable = [*topology.sources, *topology.operators]
+    readable = _readable(topology)
+    split, _, output = name.partition(OUTPUT_MARK)
+    operator = topology.operators.get(split)
+    if isinstance(operator, SplitOperator):
+        outputs = list(operator.outputs(split))
+        if not output:
+            return Problem(path, f"'{name}' is a split; read one of its outputs: {listed(outputs)}")
+        suggestion = hint(name, outputs)
+        return Problem(
+            path, f"split '{split}' has no output '{output}'{suggestion} It has: {listed(outputs)}"
+        )
+    if output and (split in topology.sources or split in topology.operators):
+        return Problem(path, f"'{split}' is no split, it has no outputs; read from '{split}'")
     if name in topology.sinks:
         return Problem(
             path,
@@ -111,6 +135,22 @@ def _windows(topology: Topology) -> Problems:
             wrong = whole_epochs(operator.window, topology.epoch)
         if isinstance(wrong, str):
             yield Problem(("operators", name, "window"), wrong)
+
+
+def _join_times(topology: Topology) -> Problems:
+    if topology.epoch.time is not None:
+        return
+    for name, operator in topology.operators.items():
+        if not isinstance(operator, JoinOperator):
+            continue
+        for field in ("when", "as_of"):
+            if getattr(operator.join, field) is not None:
+                yield Problem(
+                    ("operators", name, "join", field),
+                    f"{field} looks at event time, which epochs of rows do not have; write epoch: "
+                    "{time: 60s, column: ts}",
+                    at_key=True,
+                )
 
 
 def _redundancies(topology: Topology) -> Problems:
@@ -259,7 +299,7 @@ def _epoch_column(topology: Topology) -> Problems:
     path = ("epoch", "column")
     for name, source in topology.sources.items():
         schema = source.arrow_schema if isinstance(source, FilesSource) else None
-        if schema is None:
+        if schema is None or (isinstance(source, FilesSource) and source.static):
             continue
         missing = list(_column(path, epoch.column, schema, f"source '{name}'"))
         yield from missing
@@ -339,6 +379,7 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     loop_problems,
     either_problems,
     _windows,
+    _join_times,
     _partitions,
     _redundancies,
     _code,

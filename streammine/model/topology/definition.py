@@ -23,6 +23,7 @@ from streammine.model.schemes import Scheme
 from streammine.model.topology.checks import problems_in
 from streammine.model.topology.epoch import Epoch
 from streammine.model.topology.graph import TopologyGraph, topology_graph
+from streammine.model.topology.merging import SplitOperator, SplitOutput
 from streammine.model.topology.operators import Operator
 from streammine.model.topology.parts import (
     BY_VALUE_PREFIX,
@@ -191,6 +192,16 @@ class Topology(Part):
     def sink(self, name: str, **fields: Any) -> Topology:
         """This topology with one more sink; fields as in a document under ``sinks``."""
         return self._with_part("sinks", name, fields)
+
+    @property
+    def every_operator(self) -> dict[str, Operator | SplitOutput]:
+        """The operators, and behind each split its outputs, by the names that readers give them."""
+        every: dict[str, Operator | SplitOutput] = {}
+        for name, operator in self.operators.items():
+            every[name] = operator
+            if isinstance(operator, SplitOperator):
+                every |= operator.outputs(name)
+        return every
 
     @property
     def code(self) -> Mapping[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -43,6 +43,7 @@ class EitherOperator(OperatorBase):
     }
     kind: ClassVar[str] = "either"
     stateless: ClassVar[bool] = True
+    stateless_kind: ClassVar[Literal["stateless", "either", "union"]] = "either"
 
     either: Annotated[tuple[Name, ...], AfterValidator(_several)] = Field(
         min_length=1,

@@ -64,9 +64,10 @@ class TopologyGraph:
 
 
 def operator_inputs(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """Per source and operator, its inputs by port, in the order of declaration."""
+    """Per source, operator and output of a split, its inputs by port, in the order of declaration."""
     inputs: dict[str, tuple[str, ...]] = dict.fromkeys(topology.sources, ())
-    return inputs | {name: operator.input_names for name, operator in topology.operators.items()}
+    operators = topology.every_operator
+    return inputs | {name: operator.input_names for name, operator in operators.items()}
 
 
 def topology_graph(topology: Topology) -> TopologyGraph:

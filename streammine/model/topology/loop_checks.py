@@ -56,23 +56,27 @@ def loop_problems(topology: Topology) -> Problems:
 
 def _input_from(topology: Topology, name: str, members: tuple[str, ...]) -> Path:
     """Where operator `name` names its first input that is one of `members`."""
+    while name not in topology.operators:
+        # an output is not written down, its split is, and is in the loop as well
+        (name,) = topology.every_operator[name].input_names
     operator = topology.operators[name]
     port = next(port for port, one in enumerate(operator.input_names) if one in members)
     return ("operators", name, *operator.input_place(port))
 
 
 def _never_entered(topology: Topology, members: tuple[str, ...]) -> Problem:
-    around = cycle({name: topology.operators[name].input_names for name in members})
+    operators = topology.every_operator
+    around = cycle({name: operators[name].input_names for name in members})
     first = next(name for name in topology.operators if name in around)
     around = _from(first, around)
     path = _input_from(topology, first, around)
-    if all(topology.operators[name].stateless for name in members):
-        kinds = listed(dict.fromkeys(topology.operators[name].kind for name in around))
+    if all(operators[name].stateless for name in members):
+        kinds = listed(dict.fromkeys(operators[name].kind for name in around))
         return Problem(
             path,
             f"the loop {cycle_text(around)} has stateless operators only ({kinds}): each has one "
             "input, so no row ever enters it; a loop needs an operator of your own with "
-            "inputs: [NAME, NAME], or a join",
+            "inputs: [NAME, NAME], a join, or a union",
         )
     return Problem(
         path,
@@ -103,7 +107,7 @@ _LOST_IN_LOOPS = {
 
 def _disciplines(topology: Topology, members: tuple[str, ...]) -> Problems:
     for name in members:
-        operator = topology.operators[name]
+        operator = topology.every_operator[name]
         wish = operator.discipline if isinstance(operator, KeyedFields) else None
         if wish in _LOST_IN_LOOPS:
             yield Problem(
@@ -117,7 +121,7 @@ def _columns(topology: Topology, members: tuple[str, ...], inputs: Inputs) -> Pr
     standard = {
         name: inputs[name]
         for name in members
-        if not isinstance(topology.operators[name], UserOperator)
+        if not isinstance(topology.every_operator[name], UserOperator)
     }
     around = cycle(standard)
     if around:
@@ -133,7 +137,7 @@ def _columns(topology: Topology, members: tuple[str, ...], inputs: Inputs) -> Pr
 def _rounds(topology: Topology, heads: dict[str, tuple[str, ...]], broken: set[str]) -> Problems:
     head_by_member = {name: head for head, members in heads.items() for name in members}
     for name, operator in topology.operators.items():
-        rounds = operator.max_rounds if isinstance(operator, KeyedFields) else None
+        rounds = getattr(operator, "max_rounds", None)
         if rounds is None or name in heads or name in broken:
             continue
         head = head_by_member.get(name)

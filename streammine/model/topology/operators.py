@@ -9,10 +9,14 @@ from pydantic import BeforeValidator, Discriminator, Tag
 
 from streammine.model.suggestions import listed, nearest
 from streammine.model.topology.aggregating import AggregateOperator
+from streammine.model.topology.distinct import ChangesOperator, DeduplicateOperator
 from streammine.model.topology.either import EitherOperator
 from streammine.model.topology.joining import JoinOperator
+from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.problems import TAG_MARK, shown, wrong_value
+from streammine.model.topology.ranking import RankOperator, TopOperator
+from streammine.model.topology.shaping import EnrichOperator, UnnestOperator
 from streammine.model.topology.stateless import (
     FilterOperator,
     FlatMapOperator,
@@ -20,7 +24,23 @@ from streammine.model.topology.stateless import (
     OperatorBase,
 )
 
-OPERATOR_KINDS = ("map", "filter", "flat_map", "either", "aggregate", "join", "operator")
+OPERATOR_KINDS = (
+    "map",
+    "filter",
+    "flat_map",
+    "enrich",
+    "unnest",
+    "split",
+    "union",
+    "either",
+    "aggregate",
+    "join",
+    "top",
+    "rank",
+    "deduplicate",
+    "changes",
+    "operator",
+)
 
 
 def _operator_tag(value: Any) -> str | None:
@@ -60,9 +80,17 @@ Operator = Annotated[
     Annotated[MapOperator, Tag(TAG_MARK + "map")]
     | Annotated[FilterOperator, Tag(TAG_MARK + "filter")]
     | Annotated[FlatMapOperator, Tag(TAG_MARK + "flat_map")]
+    | Annotated[EnrichOperator, Tag(TAG_MARK + "enrich")]
+    | Annotated[UnnestOperator, Tag(TAG_MARK + "unnest")]
+    | Annotated[SplitOperator, Tag(TAG_MARK + "split")]
+    | Annotated[UnionOperator, Tag(TAG_MARK + "union")]
     | Annotated[EitherOperator, Tag(TAG_MARK + "either")]
     | Annotated[AggregateOperator, Tag(TAG_MARK + "aggregate")]
     | Annotated[JoinOperator, Tag(TAG_MARK + "join")]
+    | Annotated[TopOperator, Tag(TAG_MARK + "top")]
+    | Annotated[RankOperator, Tag(TAG_MARK + "rank")]
+    | Annotated[DeduplicateOperator, Tag(TAG_MARK + "deduplicate")]
+    | Annotated[ChangesOperator, Tag(TAG_MARK + "changes")]
     | Annotated[UserOperator, Tag(TAG_MARK + "operator")],
     Discriminator(_operator_tag),
     BeforeValidator(_one_kind_of_operator),

@@ -12,8 +12,8 @@ from streammine.model.topology.parts import (
     LONGEST_TEXT,
     MOST_ENTRIES,
     Columns,
-    Name,
     PlainSettings,
+    StreamName,
     code_path,
 )
 from streammine.model.topology.problems import Path, wrong_value
@@ -35,12 +35,12 @@ class UserOperator(OperatorBase, KeyedFields):
     kind: ClassVar[str] = "operator"
     may_broadcast: ClassVar[bool] = True
 
-    input: Name | None = Field(
+    input: StreamName | None = Field(
         default=None,
         description="Name of the source or operator whose rows come in.",
         examples=["readings"],
     )
-    inputs: tuple[Name, ...] | None = Field(
+    inputs: tuple[StreamName, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=100,
@@ -80,15 +80,15 @@ class UserOperator(OperatorBase, KeyedFields):
         return self
 
     @property
-    def sets_aside(self) -> bool:
-        return self.on_error == "dead_letter"
-
-    @property
     def input_names(self) -> tuple[str, ...]:
         return self.inputs if self.inputs is not None else (self.input or "",)
 
     def input_place(self, port: int) -> Path:
         return ("input",) if self.inputs is None else ("inputs", port)
+
+    @property
+    def sets_aside(self) -> bool:
+        return self.on_error == "dead_letter"
 
     @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:

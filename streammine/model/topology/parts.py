@@ -35,6 +35,9 @@ MOST_SLICES = 1_024
 MOST_NODES = 1_000
 MOST_REPLICAS = 5
 
+OUTPUT_MARK = "."
+"""Stands between the name of a split and that of one of its outputs."""
+
 BY_VALUE_PREFIX = "value:"
 """An operator whose code travels beside the topology is named ``value:NAME`` in it."""
 
@@ -99,6 +102,14 @@ def _name(text: str) -> str:
             f"'{text[:LONGEST_NAME]}' can't be a name: letters, digits, _ and - after a letter "
             f"or _, at most {LONGEST_NAME}"
         )
+    return text
+
+
+def _stream_name(text: str) -> str:
+    name, mark, output = text.partition(OUTPUT_MARK)
+    _name(name)
+    if mark:
+        _name(output)
     return text
 
 
@@ -180,6 +191,18 @@ Name = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_-]*$"}),
 ]
 """Name of a source, operator or sink."""
+
+StreamName = Annotated[
+    str,
+    AfterValidator(_stream_name),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?$",
+        }
+    ),
+]
+"""Name of what can be read from: a source, an operator, or an output of a split, SPLIT.OUTPUT."""
 
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 Column = Annotated[str, AfterValidator(_column)]

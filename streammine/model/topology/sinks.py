@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 from streammine.model.topology.parts import (
     NO_BOOLEAN,
     Columns,
-    Name,
     Part,
     Replicas,
     SchemeField,
     Slices,
+    StreamName,
     StrictBoolean,
     Text,
 )
@@ -39,7 +39,7 @@ class Sink(Part):
         "key": "keys belong to operators",
     }
 
-    input: Name = Field(
+    input: StreamName = Field(
         description="Name of the source or operator whose rows are written.", examples=["counts"]
     )
     format: Literal["parquet", "csv", "json", "console"] = Field(

@@ -14,6 +14,7 @@ from pydantic import (
     PlainSerializer,
     Tag,
     WithJsonSchema,
+    model_validator,
 )
 
 from streammine.model.durations import Duration
@@ -278,7 +279,39 @@ class FilesSource(SourceBase):
         examples=["5s"],
     )
 
+    static: StrictBoolean = Field(
+        default=False,
+        description="A table that is there as a whole before the first row of any other source: its rows "
+        "have one epoch to themselves, before all others, and need no event time. The files are read "
+        "directly.",
+        examples=[True],
+    )
+
     kind: ClassVar[Literal["files"]] = "files"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _static_is_read_directly(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("static") is True and "prepare" not in data:
+            return {**data, "prepare": "none"}
+        return data
+
+    @model_validator(mode="after")
+    def _static_comes_at_once(self) -> Self:
+        if not self.static:
+            return self
+        if self.prepare is not None:
+            raise wrong_value(
+                "a static source is read directly, as its rows have no epochs to be prepared for; take "
+                "prepare out, or write prepare: none"
+            )
+        if self.is_paced:
+            raise wrong_value(
+                "everything waits for a static source, so it has no pace; take rate or speed out"
+            )
+        if self.lateness.microseconds:
+            raise wrong_value("nothing is late in a static source; take lateness out")
+        return self
 
     @property
     def resolved_format(self) -> FileFormat | None:
@@ -327,7 +360,7 @@ class GeneratorSource(SourceBase):
     elsewhere: ClassVar[dict[str, str]] = {
         **NOT_READING,
         **dict.fromkeys(
-            ("format", "csv", "schema", "merge_by", "prepare", "lateness"),
+            ("format", "csv", "schema", "merge_by", "prepare", "lateness", "static"),
             "it belongs to a source of files",
         ),
     }

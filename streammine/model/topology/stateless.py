@@ -10,8 +10,8 @@ from streammine.model.topology.parts import (
     MOST_ENTRIES,
     Column,
     Columns,
-    Name,
     Part,
+    StreamName,
     StrictBoolean,
     Text,
 )
@@ -34,6 +34,8 @@ class OperatorBase(Part):
     kind: ClassVar[str] = ""
     stateless: ClassVar[bool] = False
     """Stateless operators run inside their upstream's slices."""
+    stateless_kind: ClassVar[Literal["stateless", "either", "union"]] = "stateless"
+    """How a stateless operator's inputs are read: its one input, one of them, or all of them."""
 
     @property
     def sets_aside(self) -> bool:
@@ -57,7 +59,7 @@ class OperatorBase(Part):
 
 
 class OneInput(OperatorBase):
-    input: Name = Field(
+    input: StreamName = Field(
         description="Name of the source or operator whose rows come in.", examples=["lines"]
     )
 

@@ -69,8 +69,8 @@ class Invertible(Protocol):
         ...
 
 
-class NullCount:
-    """How many values were null; costs nothing while there are none."""
+class RowCount:
+    """How many rows there were."""
 
     partial_type = pa.int64()
 
@@ -85,10 +85,7 @@ class NullCount:
         self._count.resize(size)
 
     def add(self, ids: IntArray, column: pa.Array, size: int) -> None:
-        if column.null_count:
-            self._count.add(ids, size, ~validity_mask(column))
-        else:
-            self._count.resize(size)
+        self._count.add(ids, size)
 
     def add_partial(self, ids: IntArray, column: pa.Array, size: int) -> None:
         self._count.add_counts(ids, fixed_values(column), size)
@@ -96,7 +93,7 @@ class NullCount:
     def subtract(self, ids: IntArray, column: pa.Array) -> None:
         self._count.subtract_counts(ids, fixed_values(column))
 
-    def merge(self, other: NullCount, ids: IntArray) -> None:
+    def merge(self, other: RowCount, ids: IntArray) -> None:
         self._count.merge(other._count, ids)
 
     def encode(self) -> pa.Array:
@@ -104,6 +101,16 @@ class NullCount:
 
     def counts(self) -> IntArray:
         return self._count.finish()
+
+
+class NullCount(RowCount):
+    """How many values were null; costs nothing while there are none."""
+
+    def add(self, ids: IntArray, column: pa.Array, size: int) -> None:
+        if column.null_count:
+            self._count.add(ids, size, ~validity_mask(column))
+        else:
+            self._count.resize(size)
 
 
 class FloatSum:

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from streammine.model.contracts import IntArray
-from streammine.operators.aggregates.functions import PartKey, new_part
+from streammine.operators.aggregates.definitions import PartKey
+from streammine.operators.aggregates.functions import new_part
 from streammine.operators.aggregates.keys import KeyTable
 from streammine.operators.aggregates.panes import Pane
 from streammine.operators.aggregates.parts import Invertible, Part

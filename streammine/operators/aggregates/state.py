@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from streammine.model.contracts import IntArray
-from streammine.operators.aggregates.functions import Aggregate, PartKey, new_part
+from streammine.operators.aggregates.definitions import Aggregate, PartKey
+from streammine.operators.aggregates.functions import new_part
 from streammine.operators.aggregates.keys import KeyTable
 from streammine.operators.aggregates.parts import Part
+from streammine.operators.conditions import Condition
 from streammine.operators.kernels.columns import fixed_values
 from streammine.operators.kernels.extremes import Count
+
+_NO_COLUMN = pa.nulls(0)
 
 
 @dataclass(frozen=True)
 class AggregateLayout:
-    """What an aggregate reads, keeps and gives: fixed once for all its states."""
+    """What an aggregate reads, keeps and gives: fixed once for all its states.
+
+    `conditions`: those of the parts, by their texts.
+    """
 
     schema: pa.Schema
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
 
     @cached_property
     def part_keys(self) -> tuple[PartKey, ...]:
@@ -31,9 +39,26 @@ class AggregateLayout:
         return tuple(dict.fromkeys(key for item in self.aggregates for key in item.parts))
 
     @cached_property
-    def part_columns(self) -> tuple[int, ...]:
-        """Where each part's column stands in the input."""
-        return tuple(self.schema.get_field_index(key.column) for key in self.part_keys)
+    def columns_read(self) -> frozenset[str]:
+        """The columns of keys, parts and conditions."""
+        of_parts = {name for key in self.part_keys for name in (key.column, key.by) if name}
+        of_conditions = {name for one in self.conditions.values() for name in one.needs}
+        return frozenset({*self.keys, *of_parts, *of_conditions})
+
+    @cached_property
+    def columns_read_where(self) -> Mapping[str, list[str]]:
+        """The columns of the parts of each condition."""
+        return {
+            text: sorted(
+                {
+                    name
+                    for key in self.part_keys
+                    for name in (key.column, key.by)
+                    if key.where == text and name
+                }
+            )
+            for text in self.conditions
+        }
 
     @cached_property
     def key_columns(self) -> tuple[int, ...]:
@@ -49,7 +74,7 @@ class AggregateLayout:
         taken = set(self.keys)
         fields = list(self.key_fields)
         types = [new_part(key, self.schema).partial_type for key in self.part_keys]
-        names = ["rows", *(f"{key.kind} of {key.column}" for key in self.part_keys)]
+        names = ["rows", *map(str, self.part_keys)]
         for name, value_type in zip(names, [pa.int64(), *types], strict=True):
             while name in taken:
                 name += "'"
@@ -88,8 +113,14 @@ class GroupState:
     def fold(self, batch: pa.RecordBatch, ids: IntArray, size: int) -> None:
         """Take in rows of the input's schema, each for a group (int64[n]) of so many."""
         self._rows.add(ids, size)
-        for part, column in zip(self._parts.values(), self.layout.part_columns, strict=True):
-            part.add(ids, batch.column(column), size)
+        selections: dict[str | None, tuple[IntArray, pa.RecordBatch]] = {None: (ids, batch)}
+        for text, condition in self.layout.conditions.items():
+            holds = condition.holds(batch)
+            read = batch.select(self.layout.columns_read_where[text])
+            selections[text] = (ids[holds.to_numpy(zero_copy_only=False)], read.filter(holds))
+        for key, part in self._parts.items():
+            selected_ids, selected = selections[key.where]
+            part.add(selected_ids, _read(selected, key), size)
 
     def add_partials(self, batch: pa.RecordBatch) -> None:
         """Take in rows of the partial schema."""
@@ -208,6 +239,16 @@ class GroupState:
         counts = self._rows.finish()
         order, keys = self.table.select(counts > 0)
         return counts, order, keys
+
+
+def _read(batch: pa.RecordBatch, key: PartKey) -> pa.Array:
+    """What a part is fed of a batch of the input."""
+    if not key.column:
+        return _NO_COLUMN
+    column = batch.column(key.column)
+    if key.by is None:
+        return column
+    return pa.StructArray.from_arrays([batch.column(key.by), column], ["by", "value"])
 
 
 def _taken(columns: Sequence[pa.Array], order: IntArray) -> list[pa.Array]:

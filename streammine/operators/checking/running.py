@@ -91,8 +91,12 @@ class _Running:
         while (due := getattr(self._operator, "due_epoch", None)) is not None:
             if before is not None and due >= before:
                 return
-            empty = [self._operator.accumulator(port) for port in range(len(self._operator.keys))]
-            rows = self._operator.close(self._close(due), empty)
+            operator = self._operator
+            if isinstance(operator, StatefulOperator):
+                empty = [operator.accumulator(port) for port in range(len(operator.keys))]
+                rows = operator.close(self._close(due), empty)
+            else:
+                rows = operator.run(self._close(due), iter(()))
             self._steps.append(self._step(due, rows, self._operator))
 
     def _freeze(self, epoch: int, ports: Sequence[pa.RecordBatch]) -> None:

@@ -5,7 +5,12 @@ An object serves one thread at a time.
 """
 
 from streammine.operators.kernels.columns import fixed_values, validity_mask
-from streammine.operators.kernels.exact_sum import ExactSquares, ExactSum, exact_variance
+from streammine.operators.kernels.exact_sum import (
+    ExactSquares,
+    ExactSum,
+    exact_deviation,
+    exact_variance,
+)
 from streammine.operators.kernels.extremes import Count, Extreme, StringExtreme
 from streammine.operators.kernels.group_index import GroupIndex
 from streammine.operators.kernels.integer_sum import IntegerSum
@@ -20,6 +25,7 @@ __all__ = [
     "GroupIndex",
     "IntegerSum",
     "StringExtreme",
+    "exact_deviation",
     "exact_variance",
     "fixed_values",
     "split_words",

@@ -1,8 +1,8 @@
-"""From exact digits to the nearest double: sums, means and variances.
+"""From exact digits to the nearest double: sums, means, variances and standard deviations.
 
 Everything is computed with whole numbers and rounded once, half to even, so each result is the
 double nearest to the exact value. A quotient is a long division whose remainder decides only
-whether the digits below the rounding point are all zero.
+whether the digits below the rounding point are all zero. So is a square root, bit by bit.
 """
 
 import numpy as np
@@ -33,6 +33,11 @@ _INFINITY_BITS = 0x7FF << 52
 _POSITIVE_INFINITY, _NEGATIVE_INFINITY = 1, 2
 _MEAN_EXTENSION = 3
 _VARIANCE_EXTENSION = 5
+_DEVIATION_EXTENSION = 7
+"""Digits of a quotient below its dividend's. A variance is at least a unit over 2^64, so 7 leave the pairs of
+bits that a root of _ROOT_BITS is made of."""
+
+_ROOT_BITS = 56
 
 
 @helper
@@ -179,8 +184,87 @@ def _subtract_square(
         borrow = difference >> 32
 
 
+@helper
+def _root(digits: npt.NDArray[np.int64], base: int, rest: bool) -> np.float64:
+    """The double nearest to the root of digits * 2^(32 * base) units of 2^-2148, plus a rest below one.
+
+    The schoolbook root: two bits of the number give one of the root. What is left after _ROOT_BITS
+    of them only decides on which side of a rounding point the root lies.
+    """
+    pair = 16 * digits.size - 1
+    while pair >= 0 and (digits[pair >> 4] >> (2 * (pair & 15))) & 3 == 0:
+        pair -= 1
+    if pair < 0:
+        return np.float64(0.0)
+    root = np.int64(0)
+    left = np.int64(0)
+    for _ in range(_ROOT_BITS):
+        bits = np.int64(0)
+        if pair >= 0:
+            bits = (digits[pair >> 4] >> (2 * (pair & 15))) & 3
+        left = (left << 2) | bits
+        trial = (root << 2) | 1
+        root <<= 1
+        if left >= trial:
+            left -= trial
+            root |= 1
+        pair -= 1
+    position = pair + 1 + 16 * base
+    below = rest or left != 0
+    while not below and pair >= 0:
+        below = (digits[pair >> 4] >> (2 * (pair & 15))) & 3 != 0
+        pair -= 1
+    # `position` is where the root's lowest bit stands, in units of 2^-1074.
+    shift = position & 31
+    lower = (root & _DIGIT_MASK) << shift
+    upper = ((root >> 32) << shift) + (lower >> 32)
+    root_digits = np.empty(3, dtype=np.int64)
+    root_digits[0] = lower & _DIGIT_MASK
+    root_digits[1] = upper & _DIGIT_MASK
+    root_digits[2] = upper >> 32
+    return _nearest(root_digits, position >> 5, 0, below)
+
+
+@helper
+def _divide_variance(
+    row: npt.NDArray[np.int64],
+    first_row: int,
+    squares: npt.NDArray[np.int64],
+    first_square: int,
+    count: int,
+    divisor: int,
+    scaled: npt.NDArray[np.int64],
+) -> bool:
+    """Fill `scaled` with (count * squares - row^2) / (count * divisor); return if there is a remainder.
+
+    The lowest digit of row^2 is at `first_row`, that of the squares at `first_square`.
+    """
+    scaled[:] = 0
+    carry = np.uint64(0)
+    for lane in range(squares.size):
+        part = np.uint64(squares[lane]) * np.uint64(count) + carry
+        scaled[first_square + lane] = np.int64(part & np.uint64(_DIGIT_MASK))
+        carry = part >> np.uint64(32)
+    scaled[first_square + squares.size] = np.int64(carry)
+    _subtract_square(scaled, row, first_row)
+    rest = _divide(scaled, count)
+    if _divide(scaled, divisor):
+        rest = True
+    return rest
+
+
 @_KERNELS.kernel(
-    INT64_IN, INT64, INT64, INT64_IN, INT64, INT64, BYTES_IN, INT64_IN, BOOLEAN, FLOAT64_OUT
+    INT64_IN,
+    INT64,
+    INT64,
+    INT64_IN,
+    INT64,
+    INT64,
+    BYTES_IN,
+    INT64_IN,
+    BOOLEAN,
+    BOOLEAN,
+    FLOAT64_OUT,
 )
 def round_variances(
     sums: npt.NDArray[np.int64],
@@ -192,35 +276,36 @@ def round_variances(
     flags: npt.NDArray[np.uint8],
     counts: npt.NDArray[np.int64],
     sample: bool,
+    root: bool,
     results: npt.NDArray[np.float64],
 ) -> None:
-    """Round (n * sum of squares - sum^2) / (n * (n - 1 if sample else n)), n below 2^32.
+    """Round (n * sum of squares - sum^2) / (n * (n - 1 if sample else n)), or its root; n below 2^32.
 
     The unit of a sum is 2^-1074, so that of its square is the unit of the squares, 2^-2148.
     NaN where a value was not finite or the divisor is 0.
     """
     base = min(2 * sum_base, square_base)
     top = max(2 * (sum_base + sum_width), square_base + square_width + 1)
-    first_square = square_base - base + _VARIANCE_EXTENSION
-    first_sum = 2 * sum_base - base + _VARIANCE_EXTENSION
-    scaled = np.empty(top - base + _VARIANCE_EXTENSION, dtype=np.int64)
+    extension = _DEVIATION_EXTENSION if root else _VARIANCE_EXTENSION
+    first_square = square_base - base + extension
+    first_sum = 2 * sum_base - base + extension
+    scaled = np.empty(top - base + extension, dtype=np.int64)
     for group in range(results.size):
         count = counts[group]
         divisor = count - 1 if sample else count
         if flags[group] != 0 or divisor <= 0:
             results[group] = np.nan
             continue
-        scaled[:] = 0
-        carry = np.uint64(0)
-        for lane in range(square_width):
-            digit = np.uint64(squares[group * square_width + lane])
-            part = digit * np.uint64(count) + carry
-            scaled[first_square + lane] = np.int64(part & np.uint64(_DIGIT_MASK))
-            carry = part >> np.uint64(32)
-        scaled[first_square + square_width] = np.int64(carry)
-        row = sums[group * sum_width : (group + 1) * sum_width]
-        _subtract_square(scaled, row, first_sum)
-        rest = _divide(scaled, count)
-        if _divide(scaled, divisor):
-            rest = True
-        results[group] = _nearest(scaled, base - _VARIANCE_EXTENSION, FINEST_BIT, rest)
+        rest = _divide_variance(
+            sums[group * sum_width : (group + 1) * sum_width],
+            first_sum,
+            squares[group * square_width : (group + 1) * square_width],
+            first_square,
+            count,
+            divisor,
+            scaled,
+        )
+        if root:
+            results[group] = _root(scaled, base - extension, rest)
+        else:
+            results[group] = _nearest(scaled, base - extension, FINEST_BIT, rest)

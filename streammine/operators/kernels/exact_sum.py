@@ -1,5 +1,6 @@
 """Exact, order-free sums of doubles and of their squares, per group."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -370,8 +371,24 @@ def exact_variance(
         sample: divide by n - 1 instead of n.
 
     NaN where the divisor is 0 or a value was not finite; an infinity where the exact variance
-    is beyond the doubles. Its square root is not exact but deterministic too.
+    is beyond the doubles.
     """
+    return _spread(counts, sums, squares, sample, root=False)
+
+
+def exact_deviation(
+    counts: npt.NDArray[np.int64], sums: ExactSum, squares: ExactSquares, sample: bool
+) -> npt.NDArray[np.float64]:
+    """Return float64[groups], the root of the exact variance, correctly rounded; see `exact_variance`.
+
+    It may be a number where the variance itself is too large or too small for a double.
+    """
+    return _spread(counts, sums, squares, sample, root=True)
+
+
+def _spread(
+    counts: npt.NDArray[np.int64], sums: ExactSum, squares: ExactSquares, sample: bool, root: bool
+) -> npt.NDArray[np.float64]:
     size = sums.size
     assert squares.size == size == counts.size, (squares.size, size, counts.size)
     assert not (counts < 0).any(), counts
@@ -390,12 +407,14 @@ def exact_variance(
         flags,
         small,
         sample,
+        root,
         results,
     )
+    nearest = nearest_root if root else nearest_ratio
     for group in np.flatnonzero((small != counts) & (flags == 0)).tolist():
         count = int(counts[group])
         numerator = count * squares.exact(group) - sums.exact(group) ** 2
-        results[group] = nearest_ratio(numerator, (count * (count - sample)) << 2148)
+        results[group] = nearest(numerator, (count * (count - sample)) << 2148)
     return results
 
 
@@ -405,3 +424,15 @@ def nearest_ratio(numerator: int, denominator: int) -> float:
         return numerator / denominator
     except OverflowError:
         return float("inf") if numerator > 0 else float("-inf")
+
+
+def nearest_root(numerator: int, denominator: int) -> float:
+    """The double nearest to the square root of a ratio of whole numbers, which is not negative."""
+    if numerator == 0:
+        return 0.0
+    # So that the root has some 64 bits, two of the ratio for one of the root.
+    shift = max(0, 64 - (numerator.bit_length() - denominator.bit_length()) // 2)
+    ratio, rest = divmod(numerator << 2 * shift, denominator)
+    root = math.isqrt(ratio)
+    inexact = rest != 0 or root * root != ratio
+    return nearest_ratio(2 * root + inexact, 1 << (shift + 1))

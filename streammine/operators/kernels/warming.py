@@ -6,7 +6,9 @@ from streammine.operators.kernels import (
     extremes,
     integer_sum,
     key_box,
+    pair_extremes,
     string_table,
+    word_bag,
     word_table,
     words,
 )
@@ -20,7 +22,9 @@ def warm_up() -> None:
         extremes,
         integer_sum,
         key_box,
+        pair_extremes,
         string_table,
+        word_bag,
         word_table,
         words,
     ):

@@ -35,6 +35,7 @@ from streammine.runtime.sources.resolving import (
 )
 from streammine.runtime.sources.runs import EmptyRuns, RunReader
 from streammine.runtime.sources.several_files import ConcatenatedFiles, FileStream, ParallelFiles
+from streammine.runtime.sources.static import ONE_EPOCH, StaticReader, reading_epochs
 
 StoredSource = FilesSource | GeneratorSource | LogSource
 
@@ -60,6 +61,26 @@ def open_reader(
     first mark of its pace (see RecoverySettings). Raises InputError.
     """
     assert 0 <= slice_index < slices
+    if reading_epochs(settings, epoch) is not epoch:
+        share_of_all = (slice_index, slices, columns, position)
+        return StaticReader(
+            _open_reader(resolved, settings, ONE_EPOCH, *share_of_all, pace_begins), epoch
+        )
+    return _open_reader(
+        resolved, settings, epoch, slice_index, slices, columns, position, pace_begins
+    )
+
+
+def _open_reader(
+    resolved: ResolvedSource,
+    settings: AnySource,
+    epoch: EpochDefinition,
+    slice_index: int,
+    slices: int,
+    columns: Sequence[str] | None,
+    position: Position | None,
+    pace_begins: int,
+) -> SourceReader:
     schema = schema_of(resolved)
     visible = _visible(schema, columns)
     if isinstance(settings, LiveSource):

@@ -34,6 +34,7 @@ from streammine.runtime.sources.files import OpenFile, absolute, expand
 from streammine.runtime.sources.live import refuse_impossible
 from streammine.runtime.sources.log import read_manifest
 from streammine.runtime.sources.parquet import open_parquet, plain_type
+from streammine.runtime.sources.static import reading_epochs
 
 AnySource = FilesSource | GeneratorSource | LogSource | AnyLiveSource | ReplaySource
 
@@ -68,7 +69,7 @@ def resolve_source(
         schema = settings.arrow_schema
         _check_columns(name, schema, epoch, None)
         return ResolvedSource(name, "live", schema_text(schema), details={"base": base})
-    return _resolve_files(name, settings, epoch, base)
+    return _resolve_files(name, settings, reading_epochs(settings, epoch), base)
 
 
 def prepared_source(

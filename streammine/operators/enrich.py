@@ -1,0 +1,83 @@
+"""`enrich`: computed columns beside those that come in, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from streammine.model.contracts import Derived
+from streammine.model.errors import TopologyError
+from streammine.operators.expressions import Expression, unknown_column
+from streammine.operators.map import check_column_name
+
+
+class EnrichOperator:
+    """The columns of the input but for those of `drop`, and computed ones behind them (a
+    StatelessOperator).
+
+    Expressions read what comes in, never each other's results. A replaced column keeps its place.
+    """
+
+    one_to_many = False
+    deterministic = True
+    needs: frozenset[str] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        schema: pa.Schema,
+        *,
+        replace: Sequence[str] = (),
+        drop: Sequence[str] = (),
+    ) -> None:
+        """`columns`: output column → expression over `schema`. Raises TopologyError."""
+        self.name = name
+        for column in drop:
+            if column not in schema.names:
+                raise TopologyError(f"operator {name!r}: drop: {unknown_column(column, schema)}")
+        for column in columns:
+            check_column_name(name, column)
+            self._check_place(column, schema, replace, drop)
+        computed = {column: Expression(name, text, schema) for column, text in columns.items()}
+        self._makers: list[Expression | int] = []
+        fields = []
+        for number, field in enumerate(schema):
+            if field.name in replace:
+                expression = computed.pop(field.name)
+                self._makers.append(expression)
+                fields.append(pa.field(field.name, expression.type))
+            elif field.name not in drop:
+                self._makers.append(number)
+                fields.append(field)
+        for column, expression in computed.items():
+            self._makers.append(expression)
+            fields.append(pa.field(column, expression.type))
+        if not fields:
+            raise TopologyError(f"operator {name!r}: no column is left; drop fewer")
+        self.output = pa.schema(fields)
+
+    def _check_place(
+        self, column: str, schema: pa.Schema, replace: Sequence[str], drop: Sequence[str]
+    ) -> None:
+        there = column in schema.names
+        if there and column not in (*replace, *drop):
+            raise TopologyError(
+                f"operator {self.name!r}: enrich: its input has a column {column!r} already; write "
+                f"replace: {column} to have it computed anew, or use another name"
+            )
+        if not there and column in replace:
+            raise TopologyError(
+                f"operator {self.name!r}: replace: {unknown_column(column, schema)}"
+            )
+
+    def prepare(self) -> None:
+        """Nothing to load."""
+
+    def apply(self, batch: pa.RecordBatch) -> Derived:
+        arrays = [
+            batch.column(maker) if isinstance(maker, int) else maker.evaluate(batch)
+            for maker in self._makers
+        ]
+        return Derived(pa.record_batch(arrays, schema=self.output))

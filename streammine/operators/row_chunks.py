@@ -1,0 +1,57 @@
+"""Rows that are added at the end, dropped from the beginning, and taken by their numbers."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+_CHUNK_ROWS = 262_144
+
+
+class RowChunks:
+    """Rows in few chunks. They are numbered from 0, which moves on as the first ones are dropped.
+
+    Small chunks are put together, so that no row is copied more often than a chunk's rows can be halved,
+    and taking rows by number need not look among many.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._chunks: list[pa.RecordBatch] = []
+        self._table: pa.Table | None = None
+
+    @property
+    def table(self) -> pa.Table:
+        """All rows, by their numbers; it stays as it is when rows are added or dropped."""
+        if self._table is None:
+            self._table = pa.Table.from_batches(self._chunks, self.schema)
+        return self._table
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(chunk.nbytes) for chunk in self._chunks)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows at the end."""
+        if not batch.num_rows:
+            return
+        chunks = self._chunks
+        chunks.append(batch)
+        while len(chunks) > 1 and chunks[-2].num_rows <= chunks[-1].num_rows * 2:
+            if chunks[-2].num_rows + chunks[-1].num_rows > _CHUNK_ROWS:
+                break
+            chunks[-2:] = [pa.concat_batches(chunks[-2:])]
+        self._table = None
+
+    def drop_first(self, rows: int) -> None:
+        """Drop so many rows from the beginning."""
+        chunks = []
+        for chunk in self._chunks:
+            kept = chunk.slice(min(rows, chunk.num_rows))
+            rows -= chunk.num_rows - kept.num_rows
+            chunks += [kept] if kept.num_rows else []
+        self._chunks = chunks
+        self._table = None
+
+    def since(self, row: int) -> list[pa.RecordBatch]:
+        """The rows from number `row` on."""
+        return list(self.table.slice(row).to_batches())
