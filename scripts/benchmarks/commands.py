@@ -24,6 +24,7 @@ from benchmarks.smartgrid import smartgrid
 from benchmarks.snapshots import snapshots
 from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
+from benchmarks.windows import windows
 from benchmarks.workloads import WORKLOADS, InputKind
 
 COMMIT_EVERY = {"readings": 20}
@@ -120,6 +121,7 @@ for _command in (
     schemes,
     spikes,
     stalled,
+    windows,
     controller,
     outliers,
     smartgrid,

@@ -28,7 +28,7 @@ from replication import (
 )
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import AGREEMENT, DEFAULT_READ_ROWS, BuiltSlice, Environment
-from streammine.assembly.losing import reason_to_keep, window_epochs
+from streammine.assembly.losing import lost_together, reason_to_keep
 from streammine.assembly.seats import Seats
 from streammine.assembly.settling import settled
 from streammine.assembly.step_times import StepTimes
@@ -51,6 +51,7 @@ __all__ = [
     "first_generation",
     "load_run",
     "load_snapshot",
+    "lost_together",
     "newest_checkpoints",
     "next_attempt",
     "publish_checkpoint",
@@ -58,7 +59,6 @@ __all__ = [
     "save_run",
     "settled",
     "store_decisions",
-    "window_epochs",
     "write_snapshot",
 ]
 

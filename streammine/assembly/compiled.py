@@ -194,6 +194,7 @@ class CompiledJob:
             ends_input=getattr(operator, "ends_input", False),
             max_rounds=getattr(settings, "max_rounds", None),
             window_epochs=operator.window_epochs if isinstance(operator, Forgets) else None,
+            slide_epochs=getattr(operator, "slide_epochs", None),
             **self._redundancy(settings),
         )
 
@@ -296,6 +297,7 @@ class CompiledJob:
                 environment.retained_bytes,
                 window_epochs(vertex, self.commit_every(vertex.name)),
                 chosen_among(self, slice_id),
+                vertex.slide_epochs,
             ),
             kinds,
             restored,

@@ -13,6 +13,12 @@ def window_epochs(vertex: Vertex, commit_every: int) -> int:
     return commit_every if vertex.kind == "sink" else vertex.window_epochs or 1
 
 
+def lost_together(vertex: Vertex, commit_every: int) -> tuple[int, int]:
+    """The length of its windows, and how far apart they begin: with an epoch all are lost that hold it."""
+    epochs = window_epochs(vertex, commit_every)
+    return epochs, vertex.slide_epochs or epochs
+
+
 def check_may_lose(graph: JobGraph) -> None:
     """Raises TopologyError where gap recovery could never leave an epoch out."""
     stateful = [vertex.name for vertex in graph.vertices if vertex.kind == "stateful"]

@@ -11,9 +11,21 @@ import pyarrow as pa
 from streammine.assembly import CompiledJob, reason_to_keep
 from streammine.cli.options import topology_argument
 from streammine.cli.topologies import read_topology
+from streammine.model.durations import Interval
+from streammine.model.epochs import EpochDefinition
 from streammine.model.job import Edge, ResolvedSource, Vertex
 from streammine.model.recovery_policy import wants_gap
-from streammine.model.topology import FilesSource, OperatorLoop, Topology
+from streammine.model.topology import (
+    AggregateOperator,
+    AggregateWindow,
+    FilesSource,
+    OperatorLoop,
+    Session,
+    Sliding,
+    Topology,
+    Tumbling,
+    interval_epochs,
+)
 from streammine.runtime.submission import compile_topology
 
 
@@ -70,6 +82,9 @@ def _vertex_lines(
         yield from _source_lines(vertex.name, topology, compiled, resolved[vertex.name])
     else:
         yield f"  discipline {vertex.discipline}: {vertex.reason}"
+    operator = topology.operators.get(vertex.name)
+    if isinstance(operator, AggregateOperator) and operator.window is not None:
+        yield f"  window: {_window_line(operator.window, topology.epoch_definition())}"
     if vertex.kind == "stateful" and wants_gap(topology.recovery_goal):
         yield f"  {_losing_line(vertex, compiled)}"
     if vertex.name in compiled.streams and vertex.kind == "stateful":
@@ -79,12 +94,33 @@ def _vertex_lines(
             yield f"  → {_edge_line(edge, compiled)}"
 
 
+def _window_line(window: AggregateWindow, epoch: EpochDefinition) -> str:
+    match window:
+        case Tumbling(length):
+            return f"tumbling, {length}{_in_epochs(length, epoch)}"
+        case Sliding(length, slide):
+            length_epochs, slide_epochs = _in_epochs(length, epoch), _in_epochs(slide, epoch)
+            return f"sliding, {length}{length_epochs} every {slide}{slide_epochs}"
+        case Session(gap):
+            return f"sessions of each key, which {gap} of silence end; late rows go to the dead letters"
+        case _:
+            return "all rows, until the input is over"
+
+
+def _in_epochs(interval: Interval, epoch: EpochDefinition) -> str:
+    if interval.epochs is not None:
+        return ""
+    count = interval_epochs(interval, epoch)
+    return " (1 epoch)" if count == 1 else f" ({count:,} epochs)"
+
+
 def _losing_line(vertex: Vertex, compiled: CompiledJob) -> str:
     graph = compiled.graph
     if vertex.name not in graph.may_lose:
         return f"loses nothing in a recovery: {reason_to_keep(graph, vertex.name)}"
     epochs = vertex.window_epochs
-    window = "" if epochs == 1 else f", with the windows of {epochs} epochs that they lie in"
+    every = "all the windows" if vertex.slide_epochs else "the windows"
+    window = "" if epochs == 1 else f", with {every} of {epochs} epochs that they lie in"
     return f"may lose epochs in a recovery, which are reported{window}"
 
 

@@ -52,7 +52,7 @@ class LinkedReplica:
         self.outputs = {channel.number: channel for channel in outputs}
         self.settings = settings
         self.processed_below = BEGINNING
-        self.losses = Losses(settings.window_epochs)
+        self.losses = Losses(settings.window_epochs, settings.slide_epochs)
         self.waiting = WaitingWork()
         self._beats = 0
         self._releasing = Releasing(self.outputs, settings.retained_bytes)

@@ -11,11 +11,12 @@ What is promised: **an epoch that is not named as lost has the rows that it woul
 byte for byte.** One that is named may hold all of them, some, or none.
 
 For that the flag reaches as far as the missing events do. An operator's state that goes beyond an epoch is
-a tumbling window of `window_epochs` epochs; so an epoch that is lost makes its window lost, up to the
-window's last epoch, where its results leave. Operators that keep state without end would never be right
-again: these, the members of loops, and all that leads to either, recover as under precise semantics
-(`JobGraph.may_lose`). So are sources, which read again, and sinks and committers, which never lose what
-they were given; a sink's window is the group of epochs that is committed together.
+a window of `window_epochs` epochs; so an epoch that is lost makes its window lost, up to the window's last
+epoch, where its results leave. Of windows that slide, it makes all lost that hold it. Operators that keep
+state without end would never be right again: these, the members of loops, and all that leads to either,
+recover as under precise semantics (`JobGraph.may_lose`). So are sources, which read again, and sinks and
+committers, which never lose what they were given; a sink's window is the group of epochs that is committed
+together.
 
 House rules
 -----------
@@ -30,16 +31,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streammine.model.epoch_ranges import EpochRange, EpochRanges
+from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.epochs import BEGINNING
 
 
 class Losses:
     """The lost epochs of one replica's output."""
 
-    def __init__(self, window_epochs: int) -> None:
+    def __init__(self, window_epochs: int, slide_epochs: int | None = None) -> None:
+        """`slide_epochs`: how far apart windows begin; by default they tumble."""
         self.epochs = EpochRanges()
         self._window_epochs = window_epochs
+        self._slide_epochs = slide_epochs or window_epochs
 
     def __bool__(self) -> bool:
         return bool(self.epochs)
@@ -47,7 +50,7 @@ class Losses:
     def missed(self, first: int, last: int) -> None:
         """Input of these epochs is missing: what it would have had a part in is lost."""
         if first <= last:
-            self.lost(first, self._window(last)[1])
+            self.lost(first, self._reach(last))
 
     def lost(self, first: int, last: int) -> None:
         """Output of these epochs is lost."""
@@ -68,10 +71,13 @@ class Losses:
     def beyond(self, epoch: int) -> int:
         """How far the output that follows `epoch` lacks what was lost up to it; BEGINNING where it lacks
         nothing."""
-        first, last = self._window(epoch)
-        return last if last > epoch and self.epochs.between(first, epoch) else BEGINNING
+        reach = self._reach(epoch)
+        for first, last in self.epochs:
+            if first <= epoch < last:
+                # what reaches further was lost behind the epoch
+                return min(last, reach) if reach > epoch else BEGINNING
+        return BEGINNING
 
-    def _window(self, epoch: int) -> EpochRange:
-        """The window that an epoch lies in."""
-        first = epoch // self._window_epochs * self._window_epochs
-        return first, first + self._window_epochs - 1
+    def _reach(self, epoch: int) -> int:
+        """The end of the last window that an epoch lies in."""
+        return epoch // self._slide_epochs * self._slide_epochs + self._window_epochs - 1

@@ -51,7 +51,7 @@ class LogicalNode:
     (sources, user code that sends bad events to the dead letters). `every_key`: the
     end of an epoch concerns all keys. `ends_input`: it has something to say when the input is over. `inputs`
     may name a node that is declared later, which makes a loop; `max_rounds` stands at a loop's head alone,
-    None takes the default. `window_epochs` as in `Vertex`.
+    None takes the default. `window_epochs` and `slide_epochs` as in `Vertex`.
     """
 
     name: str
@@ -73,6 +73,7 @@ class LogicalNode:
     scheme: Scheme = Scheme.PASSIVE_REPLICATION
     replicable: bool = True
     window_epochs: int | None = None
+    slide_epochs: int | None = None
 
 
 DEFAULT_SLICES = 2
@@ -332,6 +333,7 @@ def _vertex(
         node.replicas,
         node.scheme,
         window_epochs=node.window_epochs,
+        slide_epochs=node.slide_epochs,
     )
 
 

@@ -35,8 +35,9 @@ class Phase(StrEnum):
 class SliceSettings:
     """What the machine is told of its job: its epochs, reads, snapshots, and memory in bytes.
 
-    `window_epochs`: the tumbling window beyond which its operator keeps nothing. `chosen_among`: of a source,
-    the channels to slices that choose, epoch by epoch, among it and others; () where anybody else reads it.
+    `window_epochs` and `slide_epochs`: the window beyond which its operator keeps nothing, as in
+    `model.job.Vertex`. `chosen_among`: of a source, the channels to slices that choose, epoch by epoch, among
+    it and others; () where anybody else reads it.
     """
 
     epoch: EpochDefinition
@@ -46,6 +47,7 @@ class SliceSettings:
     retained_bytes: int = RETAINED_BYTES_IN_MEMORY
     window_epochs: int = 1
     chosen_among: tuple[int, ...] = ()
+    slide_epochs: int | None = None
 
 
 @dataclass(frozen=True)

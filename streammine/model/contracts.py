@@ -260,7 +260,8 @@ class HoldsWindows(Protocol):
 
 @runtime_checkable
 class Forgets(Protocol):
-    """A stateful operator whose results depend on nothing before a tumbling window of whole epochs."""
+    """A stateful operator whose results depend on nothing before a window of whole epochs. Windows tumble,
+    unless it has an attribute `slide_epochs`, too: how far apart they begin."""
 
     @property
     def window_epochs(self) -> int:

@@ -7,21 +7,22 @@ how they are cut into batches, slices or partials can be seen in the result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypedDict, Unpack
 
 import pyarrow as pa
 
-from streammine.model.contracts import Accumulator, EpochClose, Traits
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall
-from streammine.model.topology.keyed import EPOCH_COLUMN
+from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
 from streammine.operators.aggregates import key_order
 from streammine.operators.aggregates.definitions import BeyondRangeError
 from streammine.operators.aggregates.functions import aggregate
 from streammine.operators.aggregates.keys import KeyTable
 from streammine.operators.aggregates.state import AggregateLayout, GroupState
-from streammine.operators.aggregates.window_state import SealedGroups, WindowState
+from streammine.operators.aggregates.window_state import OpenWindows
 from streammine.operators.conditions import Condition
-from streammine.operators.frozen import Handover, check_version, decode_piece, encode_piece
+from streammine.operators.frozen import Handover, check_version
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.map import check_column_name
@@ -31,9 +32,21 @@ _HELD_ROWS_LIMIT = 262_144
 _OUTPUT_ROWS_LIMIT = 65_536
 _OUTPUT_BYTES = 64 << 20
 
+SPAN_TYPE = pa.timestamp("us")
+"""Of the columns that say when a window starts and ends."""
 
-class KeyedAggregate:
-    """Aggregates per key and tumbling window (a StatefulOperator that HoldsWindows and KeepsState).
+
+class AggregateSettings(TypedDict, total=False):
+    """What every aggregate may be told besides its window; see `AggregateBase`."""
+
+    combined: bool
+    spans: bool
+    having: str | None
+    time: str | None
+
+
+class AggregateBase:
+    """What aggregates over all kinds of windows have in common.
 
     One object serves one slice (or, as a combiner, one sending slice and edge): its calls come one
     at a time, and its epochs share a table of keys. A null key is a key like any other.
@@ -49,20 +62,21 @@ class KeyedAggregate:
         keys: Sequence[str],
         aggregates: Mapping[str, AggregateCall],
         *,
-        window: TumblingWindow | None = None,
         combined: bool = False,
+        spans: bool = False,
         having: str | None = None,
         time: str | None = None,
     ) -> None:
         """Aggregate rows of `schema`, or rows of `partial_schema` where `combined`.
 
-        `aggregates`: output column → what it holds, see `aggregates.functions`. `having`: the condition on
-        output rows that leave. `time`: the column of the event time, if any. Raises TopologyError.
+        `aggregates`: output column → what it holds, see `aggregates.functions`. `spans`: the output
+        says when each window starts and ends. `having`: the condition on output rows that leave. `time`: the
+        column of the event time, if any. Raises TopologyError.
         """
-        _check_names(name, schema, keys, aggregates)
+        _check_names(name, schema, keys, aggregates, spans)
         self.name = name
-        self._window = window or TumblingWindow()
         self._combined = combined
+        self._spans = spans
         functions = [
             aggregate(name, output, call, schema, time) for output, call in aggregates.items()
         ]
@@ -76,6 +90,7 @@ class KeyedAggregate:
         self.output = pa.schema(
             [
                 pa.field(EPOCH_COLUMN, pa.int64()),
+                *(pa.field(column, SPAN_TYPE) for column in SPAN_COLUMNS if spans),
                 *key_fields,
                 *(pa.field(function.name, function.type) for function in functions),
             ]
@@ -87,75 +102,18 @@ class KeyedAggregate:
         self.partial_schema: pa.Schema | None = self._layout.partial_schema
         self.partial_keys: tuple[str, ...] = tuple(keys)
         self._table = KeyTable(key_fields)
-        self._windows: dict[int, WindowState] = {}
-        self._handover: Handover | None = None
 
     def prepare(self) -> None:
         """Load the kernels, so that the first batch does not wait for them."""
         warm_up()
         key_order.load_kernels()
 
-    def combiner(self) -> AggregateCombiner:
+    def combiner(self) -> Combiner:
         return AggregateCombiner(self)
 
-    def accumulator(self, port: int) -> AggregateAccumulator:
+    def accumulator(self, port: int) -> Accumulator:
         assert port == 0, f"an aggregate has one port, not port {port}"
         return AggregateAccumulator(self, self._combined)
-
-    def close(
-        self, epoch: EpochClose, accumulators: Sequence[Accumulator]
-    ) -> Sequence[pa.RecordBatch]:
-        """Add the epoch to its window; what leaves are the windows that are over."""
-        (collected,) = accumulators
-        assert isinstance(collected, AggregateAccumulator), collected
-        state = collected.groups()
-        if self._window.epochs == 1:
-            return self._leave(epoch.epoch, state)
-        if groups := state.group_count:
-            # a table of all of the window's keys would make each epoch as large as the window
-            self.renew_table(state.table, groups)
-            self._add_to_window(self._window.last_epoch(epoch.epoch), state)
-        return self._close_windows(epoch.epoch)
-
-    @property
-    def window_epochs(self) -> int:
-        """See contracts.Forgets."""
-        return self._window.epochs
-
-    @property
-    def due_epoch(self) -> int | None:
-        """The end of the first open window."""
-        return min(self._windows, default=None)
-
-    @property
-    def state_nbytes(self) -> int:
-        return sum(state.nbytes for state in self._windows.values())
-
-    def freeze(self, full: bool) -> Handover:
-        """See contracts.KeepsState: the groups of open windows. Costs microseconds."""
-        if self._handover is None:
-            full = True
-        else:
-            self._handover.give_up()
-        sealed: list[SealedGroups] = []
-        for last_epoch, window in sorted(self._windows.items()):
-            sealed += window.seal(last_epoch, full)
-        self._handover = Handover(full, _pieces(dict(sorted(self._windows.items())), sealed))
-        return self._handover
-
-    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
-        """See contracts.KeepsState."""
-        check_version(self.name, version, self.state_version)
-        first, _ = decode_piece(next(pieces))
-        self._windows = {
-            last_epoch: WindowState() if full else self._windows.get(last_epoch, WindowState())
-            for last_epoch in first["windows"]
-        }
-        for piece in pieces:
-            header, batches = decode_piece(piece)
-            for batch in batches:
-                self._windows[header["window"]].restore(batch, self.new_state)
-        self.renew_table(self._table, 0)
 
     def new_state(self) -> GroupState:
         """An empty state on the table that is used now."""
@@ -166,43 +124,100 @@ class KeyedAggregate:
         if table is self._table and table.outgrown(used):
             self._table = KeyTable(self._layout.key_fields)
 
-    def _add_to_window(self, last_epoch: int, state: GroupState) -> None:
-        window = self._windows.get(last_epoch)
-        if window is None:
-            window = self._windows[last_epoch] = WindowState()
-        window.add(state)
-
-    def _close_windows(self, epoch: int) -> list[pa.RecordBatch]:
-        """What leaves once `epoch` is over: windows that end with it, none being due before it."""
-        batches: list[pa.RecordBatch] = []
-        for last_epoch in sorted(last for last in self._windows if last <= epoch):
-            if self._handover is not None:
-                self._handover.finish()
-            batches.extend(self._leave(last_epoch, self._windows.pop(last_epoch).whole()))
-        return batches
-
-    def _leave(self, epoch: int, state: GroupState) -> list[pa.RecordBatch]:
+    def _leave(
+        self, epoch: int, state: GroupState, span: tuple[int, int] | None = None
+    ) -> list[pa.RecordBatch]:
+        """The results of a window that leaves in `epoch`; `span`: its start and end in microseconds."""
         try:
             columns = state.results()
         except BeyondRangeError as error:
-            raise UserCodeError(
-                f"operator {self.name!r}, epoch {epoch}, {state.key_text(error.group)}: {error}"
-            ) from error
+            raise self._failure(epoch, state.key_text(error.group), error) from error
         rows = len(columns[0])
         self.renew_table(state.table, rows)
         if rows == 0:
             return []
-        epochs = pa.repeat(pa.scalar(epoch, pa.int64()), rows)
-        batch = pa.record_batch([epochs, *columns], schema=self.output)
+        first = [pa.repeat(pa.scalar(epoch, pa.int64()), rows)]
+        if self._spans:
+            assert span is not None, "whose output has the window's ends knows them"
+            first += [pa.repeat(pa.scalar(end, SPAN_TYPE), rows) for end in span]
+        return self._chosen(pa.record_batch([*first, *columns], schema=self.output))
+
+    def _chosen(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Those of the results that are wanted, as they leave."""
         if self._having is not None:
             batch = batch.filter(self._having.holds(batch))
         return _cut(batch)
+
+    def _failure(self, epoch: int, key: str, error: BeyondRangeError) -> UserCodeError:
+        return UserCodeError(f"operator {self.name!r}, epoch {epoch}, {key}: {error}")
+
+
+class KeyedAggregate(AggregateBase):
+    """Aggregates per key and tumbling window (a StatefulOperator that HoldsWindows and KeepsState)."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        keys: Sequence[str],
+        aggregates: Mapping[str, AggregateCall],
+        *,
+        window: TumblingWindow | None = None,
+        **settings: Unpack[AggregateSettings],
+    ) -> None:
+        """As `AggregateBase`. Raises TopologyError."""
+        super().__init__(name, schema, keys, aggregates, **settings)
+        self._window = window or TumblingWindow()
+        self._open = OpenWindows()
+
+    def close(
+        self, epoch: EpochClose, accumulators: Sequence[Accumulator]
+    ) -> Sequence[pa.RecordBatch]:
+        """Add the epoch to its window; what leaves are the windows that are over."""
+        (collected,) = accumulators
+        assert isinstance(collected, AggregateAccumulator), collected
+        state = collected.groups()
+        if self._window.epochs == 1:
+            return self._leave(epoch.epoch, state, epoch.definition.window(epoch.epoch))
+        if groups := state.group_count:
+            # a table of all of the window's keys would make each epoch as large as the window
+            self.renew_table(state.table, groups)
+            self._open.add(self._window.last_epoch(epoch.epoch), state)
+        batches: list[pa.RecordBatch] = []
+        for last_epoch, over in self._open.take_closed(epoch.epoch):
+            first_epoch = last_epoch - self._window.epochs + 1
+            batches += self._leave(last_epoch, over, epoch_span(epoch, first_epoch, last_epoch))
+        return batches
+
+    @property
+    def window_epochs(self) -> int:
+        """See contracts.Forgets."""
+        return self._window.epochs
+
+    @property
+    def due_epoch(self) -> int | None:
+        """The end of the first open window."""
+        return self._open.first
+
+    @property
+    def state_nbytes(self) -> int:
+        return self._open.nbytes
+
+    def freeze(self, full: bool) -> Handover:
+        """See contracts.KeepsState: the groups of open windows. Costs microseconds."""
+        return self._open.freeze(full)
+
+    def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
+        """See contracts.KeepsState."""
+        check_version(self.name, version, self.state_version)
+        self._open.restore(full, pieces, self.new_state)
+        self.renew_table(self._table, 0)
 
 
 class AggregateCombiner:
     """What one sending slice knows of one open epoch; leaves as exact partials."""
 
-    def __init__(self, operator: KeyedAggregate) -> None:
+    def __init__(self, operator: AggregateBase) -> None:
         self._operator = operator
         self._state = operator.new_state()
 
@@ -228,7 +243,7 @@ class AggregateAccumulator:
     than a state per channel and merging those.
     """
 
-    def __init__(self, operator: KeyedAggregate, combined: bool) -> None:
+    def __init__(self, operator: AggregateBase, combined: bool) -> None:
         self._operator = operator
         self._combined = combined
         self._state: GroupState | None = None
@@ -277,6 +292,11 @@ class AggregateAccumulator:
             self.groups()
 
 
+def epoch_span(epoch: EpochClose, first_epoch: int, last_epoch: int) -> tuple[int, int]:
+    """Start and end of a window of epochs, in microseconds where epochs are of time."""
+    return epoch.definition.window(first_epoch)[0], epoch.definition.window(last_epoch)[1]
+
+
 def _cut(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     """The rows in batches that are not too long, nor too large where they hold lists."""
     rows = batch.num_rows
@@ -285,18 +305,12 @@ def _cut(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     return [batch.slice(first, step) for first in range(0, rows, step)]
 
 
-def _pieces(
-    windows: Mapping[int, WindowState], sealed: Sequence[SealedGroups]
-) -> Iterator[pa.Buffer]:
-    yield encode_piece({"windows": list(windows)})
-    for layer in sealed:
-        yield from layer.pieces()
-    for window in windows.values():
-        window.settle()
-
-
 def _check_names(
-    name: str, schema: pa.Schema, keys: Sequence[str], aggregates: Mapping[str, AggregateCall]
+    name: str,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    aggregates: Mapping[str, AggregateCall],
+    spans: bool,
 ) -> None:
     for key in keys:
         check_key(name, key, schema)
@@ -308,6 +322,11 @@ def _check_names(
             raise TopologyError(
                 f"operator {name!r}: column {EPOCH_COLUMN!r} is the number of the epoch, which "
                 "every aggregate adds; give the other one another name"
+            )
+        if spans and column in SPAN_COLUMNS:
+            raise TopologyError(
+                f"operator {name!r}: column {column!r} says when the window starts or ends, which every "
+                "aggregate with a window adds; give the other one another name"
             )
     for column in aggregates:
         if column in keys:

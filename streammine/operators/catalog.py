@@ -39,7 +39,7 @@ from streammine.model.topology import (
 from streammine.operators import either, enrich, split, union, unnest
 from streammine.operators import filter as filters
 from streammine.operators import map as maps
-from streammine.operators.aggregate import KeyedAggregate
+from streammine.operators.aggregate_windows import built_aggregate
 from streammine.operators.api import Reducer, overrides
 from streammine.operators.changes import ChangedRows
 from streammine.operators.deduplicate import DistinctRows
@@ -108,19 +108,6 @@ def _user(settings: UserOperator, site: Site) -> BuiltOperator:
         dead_letter=settings.on_error == "dead_letter",
         carries_order=site.carries_order,
         job=site.job,
-    )
-
-
-def _aggregate(settings: AggregateOperator, site: Site) -> BuiltOperator:
-    return KeyedAggregate(
-        site.name,
-        site.input,
-        settings.key,
-        settings.aggregate,
-        window=site.window(settings),
-        combined=site.combined,
-        having=settings.having,
-        time=site.epoch.column,
     )
 
 
@@ -363,7 +350,7 @@ _BUILDERS: dict[type[Any], Callable[[Any, Site], BuiltOperator]] = {
     SplitOutput: _output,
     UnionOperator: _union,
     EitherOperator: _either,
-    AggregateOperator: _aggregate,
+    AggregateOperator: built_aggregate,
     JoinOperator: _join,
     TopOperator: _top,
     RankOperator: _rank,

@@ -51,6 +51,7 @@ class EventTime:
             )
         self.column = name
         self.type: pa.DataType = kind
+        self.epoch = epoch
         self._unit = epoch.unit
 
     def of(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:

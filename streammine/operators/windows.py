@@ -1,13 +1,16 @@
-"""Tumbling windows of whole epochs.
+"""Windows of whole epochs.
 
-Windows are aligned as epochs are: window w holds the epochs [w * n, (w + 1) * n). One closes with
-its last epoch, which an operator with open windows names as due (`HoldsWindows.due_epoch`), so
-that the engine closes it even if it has no data. What leaves carries that epoch's number.
+Windows are aligned as epochs are, and those of time epochs with them to the Unix epoch. Tumbling window
+w holds the epochs [w * n, (w + 1) * n); sliding window w begins with epoch w * slide and holds as many
+as it is long. One closes with its last epoch, which an operator with open windows names as due
+(`HoldsWindows.due_epoch`), so that the engine closes it even if it has no data. What leaves carries that
+epoch's number.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,31 @@ class TumblingWindow:
     def last_epoch(self, epoch: int) -> int:
         """The last epoch of the window that `epoch` lies in."""
         return (epoch // self.epochs + 1) * self.epochs - 1
+
+
+@dataclass(frozen=True)
+class OverlappingWindows:
+    """Windows of `epochs` whole epochs, of which one begins every `slide` epochs."""
+
+    epochs: int
+    slide: int
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.slide <= self.epochs, (self.slide, self.epochs)
+
+    @property
+    def pane_epochs(self) -> int:
+        """The longest stretches of epochs that every window holds as a whole or not at all."""
+        return gcd(self.epochs, self.slide)
+
+    def ends_with(self, epoch: int) -> bool:
+        """Whether a window ends with this epoch."""
+        return (epoch + 1 - self.epochs) % self.slide == 0
+
+    def next_end(self, epoch: int) -> int:
+        """The last epoch of the first window that ends after this one."""
+        return epoch + 1 + (self.epochs - 2 - epoch) % self.slide
+
+    def first_needed(self, epoch: int) -> int:
+        """The first epoch that a window holds which ends after this one."""
+        return self.next_end(epoch) - self.epochs + 1

@@ -42,12 +42,13 @@ class LossBook:
                 if each.restore is not None:
                     self.left_out.add(each.restore.epoch + 1, each.restore.left_out_until)
 
-    def explained(self, window_epochs: Iterable[int]) -> EpochRanges:
-        """What may be lost then: with the windows that hold some of it, and the windows that hold these."""
+    def explained(self, windows: Iterable[tuple[int, int]]) -> EpochRanges:
+        """What may be lost then: with the windows that hold some of it, and the windows that hold these.
+        `windows`: length and slide of each, in epochs."""
         found = EpochRanges(self.left_out)
-        for epochs in window_epochs:
+        for epochs, slide in windows:
             found = EpochRanges(
-                (first // epochs * epochs, (last // epochs + 1) * epochs - 1)
+                (first // slide * slide, last // slide * slide + epochs - 1)
                 for first, last in found
             )
         return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streammine.assembly import window_epochs
+from streammine.assembly import lost_together
 from streammine.model.coordination import PlanPublished
 from streammine.model.digest import output_digest
 from streammine.model.epoch_ranges import EpochRanges
@@ -245,7 +245,7 @@ def _result(
         choices=world.monitor.choices,
         lost=lost,
         left_out=world.monitor.losses.explained(
-            window_epochs(each, world.compiled.commit_every(each.name))
+            lost_together(each, world.compiled.commit_every(each.name))
             for each in world.compiled.graph.vertices
         ),
     )

@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,66 @@ def test_rows_that_cannot_be_used_become_dead_letters_and_the_sum_is_right(
     assert {letter["file"] for letter in letters} == {str(bench.folder / "rows.csv")}
     assert letters[0]["reason"] == 'column "value": "seventeen" is not a value of type int64'
     assert "3" in letters[1]["reason"]
+
+
+def disordered_times() -> list[int]:
+    """Time goes on by a second every third row, and most rows lie a little, some far behind it."""
+    return [row // 3 - (row * 7 % 5) - (35 if row % 50 == 49 else 0) for row in range(600)]
+
+
+def late_by(lateness: int, times: list[int]) -> list[int]:
+    """The rows whose epoch of ten seconds is over when they come."""
+    late, latest = [], -1000
+    for row, time_ in enumerate(times):
+        if time_ // 10 < (latest - lateness) // 10:
+            late.append(row)
+        latest = max(latest, time_)
+    return late
+
+
+@pytest.mark.parametrize(
+    ("prepare", "lateness"), [("none", 0), ("none", 5), ("none", 60), ("spark", 0)]
+)
+def test_an_epoch_is_held_open_for_late_rows_and_later_ones_are_dead_letters(
+    bench: Bench, prepare: str, lateness: int
+) -> None:
+    """What is prepared is sorted, so that no row of it is late."""
+    times = disordered_times()
+    (bench.folder / "late.csv").write_text("ts\n" + "".join(f"{time_}\n" for time_ in times))
+    path = f"late-{prepare}-{lateness}"
+    source = {
+        "files": "late.csv",
+        "schema": {"ts": "int64"},
+        "prepare": prepare,
+        "lateness": f"{lateness}s",
+    }
+    counts = {"input": "rows", "window": "20s", "aggregate": {"n": "count()"}}
+    summary = bench.summary(
+        epoch={"time": "10s", "column": "ts"},
+        sources={"rows": source},
+        operators={"counts": counts},
+        sinks={"result": {"input": "counts", "format": "csv", "path": path}},
+    )
+    late = late_by(lateness, times) if prepare == "none" else []
+    assert bool(late) == (lateness < 60 and prepare == "none")
+    assert (summary.events_in, summary.events_dead) == (len(times), len(late))
+    folder = bench.folder / path
+    letters = [
+        json.loads(line)
+        for each in sorted((folder / "dead-letters").glob("*.jsonl"))
+        for line in each.read_text().splitlines()
+    ]
+    assert sorted(letter["row"] for letter in letters) == late
+    assert all(letter["reason"].startswith("late: ") for letter in letters)
+    used = [time_ for row, time_ in enumerate(times) if row not in late]
+    rows = [
+        line.split(",")
+        for each in sorted(folder.glob("*.csv"))
+        for line in each.read_text().splitlines()[1:]
+    ]
+    assert {int(row[0]): int(row[-1]) for row in rows} == Counter(
+        time_ // 20 * 2 + 1 for time_ in used
+    )
 
 
 @pytest.mark.parametrize("prepare", ["none", "spark"])

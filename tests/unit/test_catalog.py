@@ -38,7 +38,7 @@ SCHEMA = pa.schema([("line", pa.string()), ("value", pa.float64())])
             AggregateOperator,
             {"key": "line", "aggregate": {"n": "count()"}, "window": "5m"},
             KeyedAggregate,
-            ["epoch", "line", "n"],
+            ["epoch", "window_start", "window_end", "line", "n"],
         ),
     ],
 )

@@ -190,6 +190,17 @@ def test_what_is_over_everywhere_is_forgotten() -> None:
     assert not player.machine.losses
 
 
+def test_a_lost_epoch_makes_all_windows_lost_that_hold_it() -> None:
+    losses = Losses(6, 2)
+    losses.missed(3, 4)
+    # the last window that holds epoch 4 begins with it
+    assert list(losses.epochs) == [(3, 9)]
+    assert losses.beyond(2) == BEGINNING
+    assert losses.beyond(3) == 7, "what is lost up to epoch 3 is in no later window"
+    assert losses.beyond(4) == losses.beyond(8) == 9
+    assert losses.beyond(9) == BEGINNING
+
+
 def test_a_window_without_losses_is_whole() -> None:
     losses = Losses(4)
     losses.missed(1, 3)

@@ -1,5 +1,12 @@
 """The topology: what a user writes, as YAML or in Python, and what travels to the nodes as JSON."""
 
+from streammine.model.topology.aggregate_windows import (
+    AggregateWindow,
+    Global,
+    Session,
+    Sliding,
+    Tumbling,
+)
 from streammine.model.topology.aggregates import AGGREGATE_FUNCTIONS, AggregateCall
 from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.definition import Topology
@@ -66,7 +73,7 @@ from streammine.model.topology.stateless import (
     OperatorBase,
     Splitting,
 )
-from streammine.model.topology.windows import whole_epochs, window_epochs
+from streammine.model.topology.windows import interval_epochs, whole_epochs, window_epochs
 
 __all__ = [
     "AGGREGATE_FUNCTIONS",
@@ -78,6 +85,7 @@ __all__ = [
     "TEXT_SCHEMA",
     "AggregateCall",
     "AggregateOperator",
+    "AggregateWindow",
     "BroadcastPartition",
     "ChangesOperator",
     "Changing",
@@ -94,6 +102,7 @@ __all__ = [
     "FilterOperator",
     "FlatMapOperator",
     "GeneratorSource",
+    "Global",
     "HashPartition",
     "InvalidTopologyError",
     "JoinColumns",
@@ -126,7 +135,9 @@ __all__ = [
     "RecentOperator",
     "Recovery",
     "Redundancy",
+    "Session",
     "Sink",
+    "Sliding",
     "Snapshot",
     "Source",
     "SourceBase",
@@ -138,6 +149,7 @@ __all__ = [
     "Topology",
     "TopologyGraph",
     "Topping",
+    "Tumbling",
     "UnionOperator",
     "UnnestOperator",
     "Unnesting",
@@ -146,6 +158,7 @@ __all__ = [
     "Weights",
     "Windowed",
     "format_of_path",
+    "interval_epochs",
     "json_schema",
     "redundancy",
     "topological_order",

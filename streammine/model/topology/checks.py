@@ -14,6 +14,7 @@ import pyarrow as pa
 from streammine.model.contracts import Discipline
 from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
+from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.either import either_problems
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.joining import JoinOperator
@@ -28,7 +29,7 @@ from streammine.model.topology.quantile import QuantileOperator
 from streammine.model.topology.redundancy import contradiction, without_state
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.sources import FilesSource, SourceBase
-from streammine.model.topology.windows import whole_epochs
+from streammine.model.topology.windows import whole_epochs, window_problem
 
 if TYPE_CHECKING:
     from streammine.model.topology.definition import Topology
@@ -128,10 +129,13 @@ def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
 
 def _windows(topology: Topology) -> Problems:
     for name, operator in topology.operators.items():
-        if isinstance(operator, Windowed) and operator.window is not None:
+        wrong: int | str | None = None
+        if isinstance(operator, AggregateOperator) and operator.window is not None:
+            wrong = window_problem(operator.window, topology.epoch)
+        elif isinstance(operator, Windowed) and operator.window is not None:
             wrong = whole_epochs(operator.window, topology.epoch)
-            if isinstance(wrong, str):
-                yield Problem(("operators", name, "window"), wrong)
+        if isinstance(wrong, str):
+            yield Problem(("operators", name, "window"), wrong)
         if isinstance(operator, QuantileOperator):
             lengths = operator.quantile.lengths(topology.epoch)
             if isinstance(lengths, str):

@@ -40,6 +40,9 @@ EPOCH_COLUMN = "epoch"
 """The output of operators that close epochs or windows starts with this int64 column: the epoch in which it
 leaves."""
 
+SPAN_COLUMNS = ("window_start", "window_end")
+"""Behind it, where a window of event time was asked for: the window is [start, end), as timestamps."""
+
 _DISCIPLINES = tuple(map(str, Discipline))
 
 

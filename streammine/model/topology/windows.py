@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from streammine.model.durations import Duration
+from streammine.model.durations import Duration, Interval
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.model.topology.aggregate_windows import (
+    AggregateWindow,
+    Session,
+    Sliding,
+    Tumbling,
+)
 from streammine.model.topology.epoch import Epoch
 from streammine.model.topology.keyed import Windowed
 from streammine.model.topology.stateless import OperatorBase
 
 
-def whole_epochs(window: Duration, epoch: Epoch | EpochDefinition) -> int | str:
-    """Epochs per window, or a text that says why the window can't be."""
+def whole_epochs(
+    window: Duration, epoch: Epoch | EpochDefinition, what: str = "window"
+) -> int | str:
+    """Epochs per window, or a text that says why the window can't be. `what`: it, in the text."""
     definition = epoch.definition if isinstance(epoch, Epoch) else epoch
     if definition.kind == "count":
         return (
@@ -24,7 +32,7 @@ def whole_epochs(window: Duration, epoch: Epoch | EpochDefinition) -> int | str:
     length = Duration(definition.length)
     near = [Duration(definition.length * n) for n in (count, count + 1) if n > 0]
     return (
-        f"window {window} is no whole multiple of the epoch, {length}; "
+        f"{what} {window} is no whole multiple of the epoch, {length}; "
         f"write {' or '.join(str(one) for one in near)}"
     )
 
@@ -40,3 +48,33 @@ def window_epochs(operator: OperatorBase, epoch: Epoch | EpochDefinition) -> int
     if isinstance(count, str):
         raise TopologyError(count)
     return count
+
+
+def window_problem(window: AggregateWindow, epoch: Epoch | EpochDefinition) -> str | None:
+    """Why an aggregate can't have the window, if it can't."""
+    definition = epoch.definition if isinstance(epoch, Epoch) else epoch
+    if isinstance(window, Session) and definition.kind == "count":
+        return (
+            "sessions end with event time, and epochs of rows know none; write epoch: {time: 60s, "
+            "column: ts}, or a window in epochs, like 10 epochs"
+        )
+    lengths: dict[str, Interval] = {}
+    if isinstance(window, Tumbling | Sliding):
+        lengths["window"] = window.length
+    if isinstance(window, Sliding):
+        lengths["slide"] = window.slide
+    for what, length in lengths.items():
+        count = interval_epochs(length, definition, what)
+        if isinstance(count, str):
+            return count
+    return None
+
+
+def interval_epochs(
+    interval: Interval, epoch: Epoch | EpochDefinition, what: str = "window"
+) -> int | str:
+    """How many whole epochs an interval has, or a text that says why it is none. `what`: it, in the text."""
+    if interval.epochs is not None:
+        return interval.epochs
+    assert interval.duration is not None, "an interval is of time or of epochs"
+    return whole_epochs(interval.duration, epoch, what)

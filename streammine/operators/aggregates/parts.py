@@ -8,7 +8,7 @@ shuffle rests on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,22 @@ class Part(Protocol):
         ...
 
 
+@runtime_checkable
+class Invertible(Protocol):
+    """A part that partials can be taken out of again, as a sliding window needs it.
+
+    Then the window's part follows from the one before by adding what has come and subtracting what
+    has left. Parts without that, such as a minimum, are folded anew (see `sliding`).
+    """
+
+    def subtract(self, ids: IntArray, column: pa.Array) -> None:
+        """Take out what `encode` wrote and `merge` or `add_partial` has taken in, each id once.
+
+        A group of which everything was taken out is as if it had never had a value.
+        """
+        ...
+
+
 class RowCount:
     """How many rows there were."""
 
@@ -73,6 +89,9 @@ class RowCount:
 
     def add_partial(self, ids: IntArray, column: pa.Array, size: int) -> None:
         self._count.add_counts(ids, fixed_values(column), size)
+
+    def subtract(self, ids: IntArray, column: pa.Array) -> None:
+        self._count.subtract_counts(ids, fixed_values(column))
 
     def merge(self, other: RowCount, ids: IntArray) -> None:
         self._count.merge(other._count, ids)
@@ -119,6 +138,9 @@ class FloatSum:
     def add_partial(self, ids: IntArray, column: pa.Array, size: int) -> None:
         self.sums.add_encoded(ids, column, size)
 
+    def subtract(self, ids: IntArray, column: pa.Array) -> None:
+        self.sums.subtract_encoded(ids, column)
+
     def merge(self, other: FloatSum, ids: IntArray) -> None:
         self.sums.merge(other.sums, ids)
 
@@ -156,6 +178,9 @@ class WholeSum:
 
     def add_partial(self, ids: IntArray, column: pa.Array, size: int) -> None:
         self._sums.add_encoded(ids, column, size)
+
+    def subtract(self, ids: IntArray, column: pa.Array) -> None:
+        self._sums.subtract_encoded(ids, column)
 
     def merge(self, other: WholeSum, ids: IntArray) -> None:
         self._sums.merge(other._sums, ids)
@@ -206,11 +231,14 @@ class DecimalSum(WholeSum):
         self._upper.add(ids, words[:, 1], size, validity_mask(column))
 
     def add_partial(self, ids: IntArray, column: pa.Array, size: int) -> None:
-        first = column.offset * 2 * WIDE_BYTES
-        words = np.frombuffer(column.buffers()[1], np.int64, 4 * len(column), first)
-        words = words.reshape(-1, 4)
-        self._sums.add_encoded(ids, _wide_array(words[:, :2]), size)
-        self._upper.add_encoded(ids, _wide_array(words[:, 2:]), size)
+        lower, upper = _halves(column)
+        self._sums.add_encoded(ids, lower, size)
+        self._upper.add_encoded(ids, upper, size)
+
+    def subtract(self, ids: IntArray, column: pa.Array) -> None:
+        lower, upper = _halves(column)
+        self._sums.subtract_encoded(ids, lower)
+        self._upper.subtract_encoded(ids, upper)
 
     def merge(self, other: WholeSum, ids: IntArray) -> None:
         assert isinstance(other, DecimalSum)
@@ -264,6 +292,14 @@ def _words(sums: IntegerSum) -> IntArray:
     """int64[groups, 2]: lower and upper word of each sum."""
     buffer = sums.encode().buffers()[1]
     return np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)
+
+
+def _halves(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The sums of the lower words and of the upper ones, which an encoded DecimalSum consists of."""
+    first = column.offset * 2 * WIDE_BYTES
+    words = np.frombuffer(column.buffers()[1], np.int64, 4 * len(column), first)
+    words = words.reshape(-1, 4)
+    return _wide_array(words[:, :2]), _wide_array(words[:, 2:])
 
 
 def _wide_array(words: npt.NDArray[Any]) -> pa.Array:

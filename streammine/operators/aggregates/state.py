@@ -13,6 +13,7 @@ from streammine.model.contracts import IntArray
 from streammine.operators.aggregates.definitions import Aggregate, PartKey
 from streammine.operators.aggregates.functions import new_part
 from streammine.operators.aggregates.keys import KeyTable
+from streammine.operators.aggregates.parts import Part
 from streammine.operators.conditions import Condition
 from streammine.operators.kernels.columns import fixed_values
 from streammine.operators.kernels.extremes import Count
@@ -88,11 +89,18 @@ class GroupState:
     A group is there if it has rows; ids that only other epochs know have none.
     """
 
-    def __init__(self, layout: AggregateLayout, table: KeyTable) -> None:
+    def __init__(
+        self,
+        layout: AggregateLayout,
+        table: KeyTable,
+        rows: Count | None = None,
+        parts: Mapping[PartKey, Part] | None = None,
+    ) -> None:
+        """`rows` and `parts`: of a state that exists, in groups of the table; by default empty ones."""
         self.layout = layout
         self.table = table
-        self._rows = Count()
-        self._parts = {key: new_part(key, layout.schema) for key in layout.part_keys}
+        self._rows = rows or Count()
+        self._parts = dict(parts or {key: new_part(key, layout.schema) for key in layout.part_keys})
 
     @property
     def nbytes(self) -> int:
@@ -100,8 +108,10 @@ class GroupState:
 
     def add_rows(self, batch: pa.RecordBatch) -> None:
         """Take in rows of the input's schema."""
-        ids = self.table.ids(batch, self.layout.key_columns)
-        size = self.table.size
+        self.fold(batch, self.table.ids(batch, self.layout.key_columns), self.table.size)
+
+    def fold(self, batch: pa.RecordBatch, ids: IntArray, size: int) -> None:
+        """Take in rows of the input's schema, each for a group (int64[n]) of so many."""
         self._rows.add(ids, size)
         selections: dict[str | None, tuple[IntArray, pa.RecordBatch]] = {None: (ids, batch)}
         for text, condition in self.layout.conditions.items():
@@ -116,17 +126,20 @@ class GroupState:
         """Take in rows of the partial schema."""
         key_count = len(self.layout.keys)
         ids = self.table.ids(batch, range(key_count))
-        size = self.table.size
-        self._rows.add_counts(ids, fixed_values(batch.column(key_count)), size)
-        for number, part in enumerate(self._parts.values(), key_count + 1):
-            part.add_partial(ids, batch.column(number), size)
+        self.fold_encoded(batch.columns[key_count:], ids, self.table.size)
+
+    def fold_encoded(self, columns: Sequence[pa.Array], ids: IntArray, size: int) -> None:
+        """Take in what `encoded` gives, each row for a group (int64[n]) of so many."""
+        self._rows.add_counts(ids, fixed_values(columns[0]), size)
+        for part, column in zip(self._parts.values(), columns[1:], strict=True):
+            part.add_partial(ids, column, size)
 
     def merge(self, other: GroupState, keys: Callable[[], list[pa.Array]] | None = None) -> None:
         """Take in another state of the same layout; `other` is not used again.
 
         `keys`: what its table's `keys_as_of_now` gave when its last group was added; by default now.
         """
-        ids = self._ids_here(other, keys)
+        ids = other.ids_in(self.table, keys)
         size = max(self._rows.size, int(ids.max(initial=-1)) + 1)
         self._rows.resize(size)
         self._rows.merge(other._rows, ids)
@@ -134,15 +147,37 @@ class GroupState:
             part.resize(size)
             part.merge(merged, ids)
 
-    def _ids_here(self, other: GroupState, keys: Callable[[], list[pa.Array]] | None) -> IntArray:
-        """The id here of each of the other's groups; of one without rows, which adds nothing, any."""
-        if other.table is self.table:
-            return np.arange(other._rows.size, dtype=np.int64)
-        ids = np.zeros(other._rows.size, dtype=np.int64)
-        present = np.flatnonzero(other._rows.finish())
-        keys = keys or other.table.keys_as_of_now()
-        ids[present] = self.table.ids_of(keys(), present)
+    def ids_in(self, table: KeyTable, keys: Callable[[], list[pa.Array]] | None = None) -> IntArray:
+        """The id of each group in another table (int64[n]); of one without rows, which adds nothing, any.
+
+        `keys` as in `merge`.
+        """
+        if table is self.table:
+            return np.arange(self._rows.size, dtype=np.int64)
+        ids = np.zeros(self._rows.size, dtype=np.int64)
+        present = self.present()
+        keys = keys or self.table.keys_as_of_now()
+        ids[present] = table.ids_of(keys(), present)
         return ids
+
+    @property
+    def rows(self) -> Count:
+        """How many rows each group has."""
+        return self._rows
+
+    @property
+    def parts(self) -> Mapping[PartKey, Part]:
+        """The parts of all groups."""
+        return self._parts
+
+    def present(self) -> IntArray:
+        """The ids of the groups that have rows (int64), ascending."""
+        return np.flatnonzero(self._rows.finish())
+
+    def encoded(self, groups: IntArray) -> list[pa.Array]:
+        """Row counts and exact parts of some groups: the columns of the partial schema behind the keys."""
+        columns = [pa.array(self._rows.finish()), *(part.encode() for part in self._parts.values())]
+        return columns if groups.size == self._rows.size else _taken(columns, groups)
 
     def partials(self) -> pa.RecordBatch:
         """All groups in canonical order, in the partial schema."""
@@ -179,9 +214,13 @@ class GroupState:
 
         Raises BeyondRangeError for a sum that its type can't hold; `key_text` names its group.
         """
-        counts, order, keys = self._selected()
-        columns = [item.finish(self._parts, counts) for item in self.layout.aggregates]
-        return [*keys, *_taken(columns, order)]
+        _, order, keys = self._selected()
+        return [*keys, *_taken(self.finished(), order)]
+
+    def finished(self) -> list[pa.Array]:
+        """The columns of aggregates of all groups by id. Raises BeyondRangeError."""
+        counts = self._rows.finish()
+        return [item.finish(self._parts, counts) for item in self.layout.aggregates]
 
     @property
     def group_count(self) -> int:

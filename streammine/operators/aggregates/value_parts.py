@@ -33,6 +33,9 @@ from streammine.operators.kernels.ordered_words import (
 from streammine.operators.kernels.pair_extremes import OrderedPairs, WordPairs
 from streammine.operators.kernels.word_bag import Entries, WordBag, sort_groups
 
+_TEXTS_ALWAYS_KEPT = 16_384
+_UNUSED_FACTOR = 4
+
 ValuesOf = Callable[[IntArray], pa.Array]
 """From words (int64[n]) to the values that they stand for."""
 
@@ -51,6 +54,7 @@ class ValuesPart:
         )
         self._bag = WordBag()
         self._table = None if has_ordered_words(value_type) else GroupIndex([value_type])
+        self._table_limit = _TEXTS_ALWAYS_KEPT
 
     @property
     def nbytes(self) -> int:
@@ -70,6 +74,29 @@ class ValuesPart:
         entries = column.flatten()
         counts = fixed_values(entries.field(1))
         self._bag.add(np.repeat(ids, lengths), self._words(entries.field(0)), size, counts)
+
+    def subtract(self, ids: IntArray, column: pa.Array) -> None:
+        """See parts.Invertible."""
+        lengths = pc.list_value_length(column).to_numpy()
+        entries = column.flatten()
+        words = self._words(entries.field(0))
+        self._bag.subtract(np.repeat(ids, lengths), words, fixed_values(entries.field(1)))
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Give up a table most of whose texts nobody has any more."""
+        if self._table is None or self._table.size <= self._table_limit:
+            return
+        offsets, words, counts = self._bag.entries()
+        used, places = np.unique(words, return_inverse=True)
+        values = self._table.keys()[0].take(pa.array(used))
+        self._table = GroupIndex([self._type])
+        here = self._table.ids([values])
+        groups = np.repeat(np.arange(self._bag.size, dtype=np.int64), np.diff(offsets))
+        bag = WordBag()
+        bag.add(groups, here[places], self._bag.size, counts)
+        self._bag = bag
+        self._table_limit = max(_TEXTS_ALWAYS_KEPT, _UNUSED_FACTOR * used.size)
 
     def merge(self, other: ValuesPart, ids: IntArray) -> None:
         if self._table is None or other._table is None:

@@ -1,4 +1,4 @@
-"""The groups of one open window, so layered that a snapshot costs the window next to nothing.
+"""The groups of open windows, each so layered that a snapshot costs the window next to nothing.
 
 ::
 
@@ -13,12 +13,13 @@ added to `settled`, by the thread that made them: epochs touch neither, so they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
 from streammine.operators.aggregates.state import GroupState
-from streammine.operators.frozen import PIECE_BYTES, Header, encode_piece
+from streammine.operators.frozen import PIECE_BYTES, Handover, Header, decode_piece, encode_piece
 
 
 class SealedGroups:
@@ -92,3 +93,76 @@ class WindowState:
         else:
             self._settled.merge(frozen.state, frozen.keys)
         self._frozen = None
+
+
+class OpenWindows:
+    """Open windows by their last epochs, and how they are frozen and restored."""
+
+    def __init__(self) -> None:
+        self._windows: dict[int, WindowState] = {}
+        self._handover: Handover | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(window.nbytes for window in self._windows.values())
+
+    @property
+    def first(self) -> int | None:
+        """The end of the first open window."""
+        return min(self._windows, default=None)
+
+    def add(self, last_epoch: int, state: GroupState) -> None:
+        """Add an epoch to the window that ends with `last_epoch`; its state is not used again."""
+        self._windows.setdefault(last_epoch, WindowState()).add(state)
+
+    def take_closed(self, epoch: int) -> Iterator[tuple[int, GroupState]]:
+        """The windows that end with `epoch` or before, with their last epochs, and no longer open."""
+        for last_epoch in sorted(last for last in self._windows if last <= epoch):
+            if self._handover is not None:
+                self._handover.finish()
+            yield last_epoch, self._windows.pop(last_epoch).whole()
+
+    def freeze(
+        self, full: bool, header: Header | None = None, more: Iterable[pa.Buffer] = ()
+    ) -> Handover:
+        """The groups of open windows. `header`: what the first piece is to say besides, for who reads it;
+        `more`: pieces that follow."""
+        if self._handover is None:
+            full = True
+        else:
+            self._handover.give_up()
+        windows = dict(sorted(self._windows.items()))
+        sealed: list[SealedGroups] = []
+        for last_epoch, window in windows.items():
+            sealed += window.seal(last_epoch, full)
+        first = encode_piece({"windows": list(windows), **(header or {})})
+        self._handover = Handover(full, chain([first], _pieces(windows, sealed), more))
+        return self._handover
+
+    def restore(
+        self, full: bool, pieces: Iterator[pa.Buffer], empty: Callable[[], GroupState]
+    ) -> tuple[Header, list[tuple[Header, pa.RecordBatch]]]:
+        """Take in what a freeze gave; hands out the first piece's header, and the pieces that followed."""
+        first, _ = decode_piece(next(pieces))
+        self._windows = {
+            last_epoch: WindowState() if full else self._windows.get(last_epoch, WindowState())
+            for last_epoch in first["windows"]
+        }
+        followed = []
+        for piece in pieces:
+            header, batches = decode_piece(piece)
+            for batch in batches:
+                if "window" in header:
+                    self._windows[header["window"]].restore(batch, empty)
+                else:
+                    followed.append((header, batch))
+        return first, followed
+
+
+def _pieces(
+    windows: Mapping[int, WindowState], sealed: Sequence[SealedGroups]
+) -> Iterator[pa.Buffer]:
+    for layer in sealed:
+        yield from layer.pieces()
+    for window in windows.values():
+        window.settle()

@@ -328,29 +328,29 @@ def encoded_range(
     return lowest, highest, np.int64(-1)
 
 
-@_KERNELS.kernel(INT64_IN, BYTES_IN, INT64_IN, MASK_IN, INT64_OUT, INT64, INT64, BYTES_OUT)
+@_KERNELS.kernel(INT64_IN, BYTES_IN, INT64_IN, MASK_IN, INT64, INT64_OUT, INT64, INT64)
 def add_encodings(
     groups: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
     offsets: npt.NDArray[np.int64],
     validity: npt.NDArray[np.bool_],
+    times: int,
     lanes: npt.NDArray[np.int64],
     width: int,
     base: int,
-    flags: npt.NDArray[np.uint8],
 ) -> None:
-    """Add well-formed encoded sums, whose digits lie in the window, to their groups."""
+    """Add well-formed encoded sums, whose digits lie in the window, to their groups, `times` (1 or -1).
+
+    Those that are not finite are left out.
+    """
     for row in range(groups.size):
         if validity.size > 0 and not validity[row]:
             continue
         begin, end = offsets[row], offsets[row + 1]
-        if end - begin == 0:
-            continue
-        if end - begin == 1:
-            flags[groups[row]] |= data[begin]
+        if end - begin < 2:
             continue
         position = np.int64(data[begin + 1]) | (np.int64(data[begin + 2]) << 8)
-        sign = np.int64(-1) if data[begin] == NEGATIVE else np.int64(1)
+        sign = np.int64(-times if data[begin] == NEGATIVE else times)
         first = groups[row] * width - base
         for index in range(begin + 3, end):
             part = np.int64(data[index]) << (8 * (position & 3))

@@ -15,6 +15,7 @@ from streammine.operators.kernels.group_states import (
     checked_groups,
     extended,
 )
+from streammine.operators.kernels.special_counts import SpecialCounts
 
 _PENDING_LIMIT = 1 << 30
 _TOP_LIMIT = 1 << 31
@@ -48,6 +49,7 @@ class _DigitRows:
         self._pending = 0
         self._lanes = np.zeros(0, dtype=np.int64)
         self._flags = np.zeros(0, dtype=np.uint8)
+        self._specials = SpecialCounts()
 
     @property
     def size(self) -> int:
@@ -57,7 +59,7 @@ class _DigitRows:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self._lanes.nbytes + self._flags.nbytes
+        return self._lanes.nbytes + self._flags.nbytes + self._specials.nbytes
 
     def add(
         self,
@@ -103,13 +105,19 @@ class _DigitRows:
     def merge(self, other: Self, id_map: npt.NDArray[np.int64]) -> None:
         """Add group i of other to group id_map[i] (int64[other.size], each in [0, size)).
 
-        Raises ValueError or IndexError for a map that does not fit.
+        The other may be read afterwards, but not be added to. Raises ValueError or IndexError for a
+        map that does not fit.
         """
         assert type(other) is type(self), (type(other), type(self))
         groups = checked_groups(id_map, other.size, self._size)
+        flags = other._settled_flags()
+        self._add_specials(groups, flags)
         if other._size == 0 or not other._placed:
-            self._flags_or(groups, other._flags[: other._size])
             return
+        if flags.any():
+            # as in its encoded form: what can be subtracted is what was added
+            lanes = other._lanes[: other._size * other._width].reshape(-1, other._width)
+            lanes[flags != 0] = 0
         other._normalise()
         self._cover(other._base, other._base + other._width - 1)
         self._expect(other._size)
@@ -121,7 +129,6 @@ class _DigitRows:
             other._base - self._base,
             groups,
         )
-        self._flags_or(groups, other._flags[: other._size])
 
     def rounded(self) -> npt.NDArray[np.float64]:
         """Return float64[size], the exact values rounded once, half to even.
@@ -201,9 +208,29 @@ class _DigitRows:
         bytes that `encode` cannot have written, before anything is added; IndexError for a
         group id not in range.
         """
+        self.resize(self._size if size is None else size)
+        groups, flags = self._add_encoded(group_ids, array, 1)
+        self._add_specials(groups, flags)
+
+    def subtract_encoded(self, group_ids: npt.NDArray[np.int64], array: pa.Array) -> None:
+        """Take exact values from `encode` out of their groups again, each at most once in a call.
+
+        They must have been merged in, or added as they were encoded, before. Nothing is left of
+        them, not even where they were not finite. Raises as `add_encoded` does.
+        """
+        groups, flags = self._add_encoded(group_ids, array, -1)
+        special = np.flatnonzero(flags)
+        if special.size:
+            groups = groups[special]
+            self._specials.subtract(groups, flags[special])
+            self._flags[groups] = self._specials.flags(groups)
+
+    def _add_encoded(
+        self, group_ids: npt.NDArray[np.int64], array: pa.Array, times: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+        """Add what is finite, 1 or -1 times; gives the groups and the flags of what is not (or 0)."""
         data, offsets = byte_ranges(array)
         mask = validity_mask(array)
-        self.resize(self._size if size is None else size)
         groups = checked_groups(group_ids, len(array), self._size)
         lowest, highest, malformed = digit_kernels.encoded_range(
             data, offsets, mask, 4 * self._DIGIT_LIMIT
@@ -214,15 +241,14 @@ class _DigitRows:
             self._cover(int(lowest) >> 2, int(highest) >> 2)
         self._expect(len(array))
         digit_kernels.add_encodings(
-            groups,
-            data,
-            offsets,
-            mask,
-            self._lanes,
-            self._width,
-            self._base,
-            self._flags,
+            groups, data, offsets, mask, times, self._lanes, self._width, self._base
         )
+        flags = np.zeros(len(array), dtype=np.uint8)
+        special = np.flatnonzero(np.diff(offsets) == 1)
+        if mask.size:
+            special = special[mask[special]]
+        flags[special] = data[offsets[special]]
+        return groups, flags
 
     def _add_part(
         self,
@@ -305,8 +331,13 @@ class _DigitRows:
         )
         return flags
 
-    def _flags_or(self, groups: npt.NDArray[np.int64], flags: npt.NDArray[np.uint8]) -> None:
-        np.bitwise_or.at(self._flags, groups[flags != 0], flags[flags != 0])
+    def _add_specials(self, groups: npt.NDArray[np.int64], flags: npt.NDArray[np.uint8]) -> None:
+        """Note which partials were not finite: each has one flag, or 0."""
+        special = np.flatnonzero(flags)
+        if special.size:
+            groups, flags = groups[special], flags[special]
+            self._specials.add(groups, flags)
+            np.bitwise_or.at(self._flags, groups, flags)
 
 
 class ExactSum(_DigitRows):

@@ -159,6 +159,12 @@ class Count:
         groups = checked_groups(group_ids, counts.size, self._size)
         np.add.at(self._counts, groups, counts)
 
+    def subtract_counts(
+        self, group_ids: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+    ) -> None:
+        """Take int64[n] counts, which were added before, out of their groups."""
+        np.subtract.at(self._counts, checked_groups(group_ids, counts.size, self._size), counts)
+
     def finish(self) -> npt.NDArray[np.int64]:
         """Return int64[size], a copy."""
         return self._counts[: self._size].copy()

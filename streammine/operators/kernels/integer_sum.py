@@ -74,6 +74,21 @@ def _add_wide(
     return -1
 
 
+@_KERNELS.kernel(INT64_IN, INT64_IN, INT64_OUT)
+def _subtract_wide(
+    groups: npt.NDArray[np.int64],
+    values: npt.NDArray[np.int64],
+    words: npt.NDArray[np.int64],
+) -> None:
+    """Take 128-bit values[2 * n], which were added before, out of their groups."""
+    for row in range(groups.size):
+        group = groups[row]
+        lower = np.uint64(words[2 * group])
+        borrow = np.int64(lower < np.uint64(values[2 * row]))
+        words[2 * group] = np.int64(lower - np.uint64(values[2 * row]))
+        words[2 * group + 1] -= values[2 * row + 1] + borrow
+
+
 class IntegerSum:
     """Sum of int64 values per group; it may pass beyond int64 on the way, not at the end."""
 
@@ -161,16 +176,17 @@ class IntegerSum:
         Raises TypeError for another Arrow type, IndexError for a group id out of range,
         OverflowError if a sum leaves 128 bits, which no number of real values can do.
         """
-        if array.type != pa.binary(_ENCODED_BYTES):
-            raise TypeError(f"encoded integer sums have 16 bytes each, these are {array.type}")
+        words = _encoded_words(array)
         self.resize(self._size if size is None else size)
-        words = np.empty(0, dtype=np.int64)
-        if len(array) > 0:
-            first = array.offset * _ENCODED_BYTES
-            words = np.frombuffer(
-                array.buffers()[1], dtype=np.int64, count=2 * len(array), offset=first
-            )
         self._add_words(group_ids, words, validity_mask(array))
+
+    def subtract_encoded(self, group_ids: npt.NDArray[np.int64], array: pa.Array) -> None:
+        """Take sums from `encode`, none of them null, out of the groups that they were added to.
+
+        Raises as `add_encoded` does, but no OverflowError.
+        """
+        words = _encoded_words(array)
+        _subtract_wide(checked_groups(group_ids, len(array), self._size), words, self._words)
 
     def _add_words(
         self,
@@ -182,3 +198,13 @@ class IntegerSum:
         row = _add_wide(groups, words, mask, self._words)
         if row >= 0:
             raise OverflowError(f"adding encoded sum {row} leaves 128 bits")
+
+
+def _encoded_words(array: pa.Array) -> npt.NDArray[np.int64]:
+    """int64[2 * n]: the words of encoded sums, lower first."""
+    if array.type != pa.binary(_ENCODED_BYTES):
+        raise TypeError(f"encoded integer sums have 16 bytes each, these are {array.type}")
+    if len(array) == 0:
+        return np.empty(0, dtype=np.int64)
+    first = array.offset * _ENCODED_BYTES
+    return np.frombuffer(array.buffers()[1], dtype=np.int64, count=2 * len(array), offset=first)

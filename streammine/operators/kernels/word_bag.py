@@ -110,6 +110,10 @@ class WordBag:
         if end > max(_BUFFER_ROWS, self._entries.words.size):
             self.entries()
 
+    def subtract(self, group_ids: Words, words: Words, counts: Words) -> None:
+        """Take int64[n] words, which were added before, out of their groups as often as counts say."""
+        self.add(group_ids, words, self._size, -counts)
+
     def merge(self, other: Self, id_map: Words) -> None:
         """Add group i of other to group id_map[i]. Raises ValueError, IndexError."""
         groups = checked_groups(id_map, other.size, self._size)
@@ -221,7 +225,8 @@ def _merge_groups(
     merged_words: Words,
     merged_counts: Words,
 ) -> int:
-    """Merge group by group, equal words into one. Return how many there are."""
+    """Merge group by group, equal words into one, those that occur no more into none. Return how many
+    there are."""
     place = 0
     merged_offsets[0] = 0
     for group in range(offsets.size - 1):
@@ -239,8 +244,12 @@ def _merge_groups(
             if place > first and merged_words[place - 1] == word:
                 merged_counts[place - 1] += count
             else:
+                if place > first and merged_counts[place - 1] == 0:
+                    place -= 1
                 merged_words[place] = word
                 merged_counts[place] = count
                 place += 1
+        if place > first and merged_counts[place - 1] == 0:
+            place -= 1
         merged_offsets[group + 1] = place
     return place
