@@ -41,6 +41,7 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 
 from streammine.operators.draws import Draws
+from streammine.operators.plain_data import encode_canonical
 from streammine.operators.state import Cell, KeyState
 
 Columns: TypeAlias = Mapping[str, str] | pa.Schema
@@ -51,11 +52,11 @@ Columns: TypeAlias = Mapping[str, str] | pa.Schema
 class Context:
     """Where user code runs: ``self.context``.
 
-    `epoch` is the epoch being closed (Reducer.finish, all of Operator) and None where it is still
-    open or unknown (Mapper, Reducer.add). `window` is its [start, end) in microseconds of event
-    time, or row numbers where epochs are counted; `watermark` is in microseconds. `round` counts the
-    rounds of an epoch inside a loop, from 0; the last one, in which windows and `end_epoch` have their
-    turn, is always 1,048,575. It is 0 outside of loops. `random` gives random numbers.
+    `epoch` is the epoch of the rows. `window` is its [start, end) in microseconds of event time, or row
+    numbers where epochs are counted, and `watermark` is in microseconds; both are None where the epoch is
+    not being closed (Mapper, Reducer.add). `round` counts the rounds of an epoch inside a loop, from 0; the
+    last one, in which windows and `end_epoch` have their turn, is always 1,048,575. It is 0 outside of
+    loops. `random` gives random numbers.
     """
 
     operator: str
@@ -65,7 +66,7 @@ class Context:
     watermark: int | None = None
     round: int = 0
     job: str = ""
-    _draws: dict[tuple[Any, ...], Draws] = field(default_factory=dict, repr=False)
+    _draws: dict[bytes, Draws] = field(default_factory=dict, repr=False)
     _drawn_epoch: int | None = field(default=None, repr=False)
 
     def random(self, *names: Any) -> Draws:
@@ -73,20 +74,22 @@ class Context:
 
         They follow from the job's name, the operator, the epoch and `names`, plain data that tells
         sequences apart: give the key, or what one key draws depends on which other keys its slice has.
-        Asked again in the same epoch, it goes on with the sequence. Raises RuntimeError where the epoch
-        is not known.
+        Asked again in the same epoch, it goes on with the sequence. Raises RuntimeError where no epoch is
+        being closed: there, rows are looked at as they come, in batches and an order that nobody promises.
         """
-        if self.epoch is None:
+        if self.epoch is None or self.window is None:
             raise RuntimeError(
-                "random numbers belong to an epoch, which is not known here; draw them in an Operator, or in "
-                "Reducer.finish"
+                "random numbers belong to an epoch that is being closed, and here rows are looked at as they "
+                "come; draw them in an Operator, or in Reducer.finish"
             )
         if self._drawn_epoch != self.epoch:
             self._draws.clear()
             self._drawn_epoch = self.epoch
-        found = self._draws.get(names)
+        # by their bytes: 1, True and 1.0 are one key of a dict, and other seeds
+        encoded = encode_canonical(names)
+        found = self._draws.get(encoded)
         if found is None:
-            found = self._draws[names] = Draws(self.job, self.operator, self.epoch, *names)
+            found = self._draws[encoded] = Draws(self.job, self.operator, self.epoch, *names)
         return found
 
 

@@ -43,8 +43,12 @@ class Draws:
     def integer(self, low: int, high: int) -> int:
         """A whole number from `low` to `high`, both included, each as likely as the others.
 
-        Raises ValueError where there is none, or more than 2^64.
+        Raises TypeError for bounds that are no integers; ValueError where there is none between them, or
+        more than 2^64.
         """
+        for bound in (low, high):
+            if type(bound) is not int:
+                raise TypeError(f"a bound is an integer, not {type(bound).__name__}")
         count = high - low + 1
         if not 0 < count <= _WORD:
             raise ValueError(f"there are {max(0, count)} numbers from {low} to {high}")
@@ -56,6 +60,8 @@ class Draws:
 
     def choice(self, values: Sequence[T]) -> T:
         """One of the values. Raises ValueError if there is none."""
+        if not values:
+            raise ValueError("there is no value to choose from")
         return values[self.integer(0, len(values) - 1)]
 
     def shuffled(self, values: Sequence[T]) -> list[T]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import polars as pl
+import polars.exceptions
 
 from streammine.operators.polars_frames import plain_type
 
@@ -45,6 +47,7 @@ _TRUNCATIONS = {
 }
 _MONDAY = 3
 """Days from a Monday to 1970-01-01, a Thursday."""
+_SOME_TIME = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
 
 _WHOLE_NUMBER = re.compile(r"\d{1,9}")
 
@@ -126,14 +129,15 @@ def _date_diff(unit: str, start: pl.Expr, end: pl.Expr) -> pl.Expr:
 
 
 def _units_since_1970(unit: str, time: pl.Expr) -> pl.Expr:
-    """How many units begin after 1970-01-01 and no later than the time (int64)."""
+    """How many units begin after 1970-01-01 and no later than the time (int64). Days and what is longer begin
+    when they do in the zone of the time."""
     if unit in _MONTHS:
         months = time.dt.year().cast(pl.Int64) * 12 + time.dt.month().cast(pl.Int64) - 1
         return months // _MONTHS[unit]
-    microseconds = time.dt.epoch("us")
-    if unit == "week":
-        microseconds = microseconds + _MONDAY * MICROSECONDS["day"]
-    return microseconds // MICROSECONDS[unit]
+    if unit in ("day", "week"):
+        days = time.dt.date().cast(pl.Int32).cast(pl.Int64)
+        return days if unit == "day" else (days + _MONDAY) // 7
+    return time.dt.epoch("us") // MICROSECONDS[unit]
 
 
 def _epoch(unit: int, time: pl.Expr) -> pl.Expr:
@@ -149,6 +153,11 @@ def _strftime(time: pl.Expr, layout: str) -> pl.Expr:
 
 
 def _strptime(strict: bool, text: pl.Expr, layout: str) -> pl.Expr:
+    try:
+        # what a time can't be written in can't be read, but for this permissive zone
+        pl.select(pl.lit(_SOME_TIME).dt.strftime(layout.replace("%#z", "%z")))
+    except polars.exceptions.PolarsError:
+        raise CallError(f"{layout!r} is no format of a time, such as '%Y-%m-%d %H:%M:%S'") from None
     return text.str.to_datetime(layout, time_unit="us", strict=strict)
 
 

@@ -1,7 +1,7 @@
 """SQL-like expressions over the columns of a batch, for `map` and `filter`.
 
-The text is cut into tokens and every word in it must be a column of the input, a function of
-`FUNCTIONS` or a keyword of `KEYWORDS`. So what is not elementwise and deterministic (aggregates,
+The text is cut into tokens (`expression_words`) and every word in it must be a column of the input, a
+function of `FUNCTIONS` or a keyword of `KEYWORDS`. So what is not elementwise and deterministic (aggregates,
 window functions, sub-queries, random numbers, the clock) cannot be written. What is left is parsed
 and evaluated by Polars, on Arrow memory without copies where the types allow it. Calls of functions
 that its SQL lacks (`expression_functions`) are computed before, each as a column that the rest reads.
@@ -29,61 +29,43 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
-from typing import Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 import polars as pl
 import polars.exceptions
 import pyarrow as pa
 
 from streammine.model.errors import TopologyError, UserCodeError
-from streammine.model.suggestions import did_you_mean, listed
-from streammine.model.topology.parts import LONGEST_TEXT
 from streammine.operators.expression_functions import (
     OWN_FUNCTIONS,
     CallError,
     date_of,
     timestamp_of,
 )
+from streammine.operators.expression_words import (
+    FUNCTIONS,
+    KEYWORDS,
+    Reading,
+    Token,
+    operator_of,
+    unknown_column,
+    words_of,
+)
 from streammine.operators.polars_frames import frame_of, plain_array, plain_type
 
+__all__ = ["FUNCTIONS", "KEYWORDS", "Expression", "unknown_column"]
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-FUNCTIONS = _words(
-    """abs ceil ceiling floor round trunc sign sqrt cbrt exp ln log log2 log10 log1p pow power mod div
-    sin cos tan asin acos atan atan2 degrees radians pi
-    greatest least coalesce ifnull nullif if
-    length char_length character_length octet_length bit_length lower upper initcap trim ltrim rtrim
-    left right substr substring replace reverse starts_with ends_with position concat concat_ws
-    split_part regexp_like
-    cast try_cast extract date_part year month day hour minute second
-    bit_and bit_or bit_xor bit_not bitand bitor bitxor xor
-    array_length array_contains array_get"""
-) | frozenset(OWN_FUNCTIONS)
-"""Functions that give one value per row and depend on that row only."""
-
-KEYWORDS = _words(
-    """and or not is null true false case when then else end in between like ilike distinct from as
-    for interval both leading trailing"""
-)
-"""Words of the language; a column of such a name is written in double quotes."""
-
-_TYPES = _words(
-    """tinyint smallint int int2 int4 int8 integer bigint unsigned utinyint usmallint uinteger
-    ubigint float float4 float8 real double precision decimal numeric boolean bool char varchar text
-    string bytea date timestamp"""
-)
-_DATE_PARTS = _words(
-    """year quarter month week day hour minute second millisecond microsecond dow isodow doy isoyear
-    decade century"""
-)
-_INTEGER_FUNCTIONS = _words(
+_INTEGER_FUNCTIONS = words_of(
     """length char_length character_length octet_length bit_length extract date_part year month day hour
     minute second array_length"""
 )
 """Their Polars results are narrow or unsigned; ``length(a) - length(b)`` must not wrap around."""
+
+_OF_NUMBERS = words_of(
+    """sqrt cbrt exp ln log log2 log10 log1p sin cos tan asin acos atan atan2 degrees radians pow power"""
+)
+"""Some of these would give null for a text, or take a time for its number of units."""
 
 _PARSED_TYPES = {"timestamp": timestamp_of, "date": date_of}
 """What texts are cast to by functions of our own: Polars' SQL does not."""
@@ -95,10 +77,13 @@ _ADVICE = {
     "no function matches the given name and arguments: `log(": "write ln(x), log2(x), log10(x) or "
     "log(x, base)",
     "not allowed on date": "add an interval, like interval '1 day'",
+    "raise an integer to a negative integer power": "make one of them a float, like pow(x, -1.0)",
 }
 """By words of a message of Polars, what would be right."""
 
-_ALWAYS_WRONG = re.compile(r"not supported|invalid utf8|regex error|cannot format|unsupported")
+_ALWAYS_WRONG = re.compile(
+    r"not supported|invalid utf8|regex error|cannot format|cannot cast|unsupported"
+)
 """Messages of Polars that don't depend on the values."""
 
 _OF_VALUES = "conversion from"
@@ -110,22 +95,10 @@ _DUMMIES: dict[Any, Any] = {
     pl.Boolean: False,
     pl.Date: date(1970, 1, 1),
     pl.Datetime: datetime(1970, 1, 1),
+    pl.List: [],
 }
 
-_TOKEN = re.compile(
-    r"""(?P<space>\s+)
-    |(?P<text>'(?:[^']|'')*')
-    |(?P<quoted>"(?:[^"]|"")*")
-    |(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
-    |(?P<word>[^\W\d]\w*)
-    |(?P<operator>\|\||<=>|!~\*?|~\*?|<=|>=|<>|!=|::|//|[-+*/%<>=(),&|^~])""",
-    re.VERBOSE,
-)
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
+_POLARS_ERRORS = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
 
 
 class Expression:
@@ -145,7 +118,7 @@ class Expression:
         self.text = text
         shown = text if len(text) <= 200 else text[:200] + "…"
         self._label = f"operator {operator!r}: expression {shown!r}"
-        tokens = self._resolved(self._tokens(), schema)
+        tokens = Reading(text, schema, self._fail).tokens()
         columns = list(dict.fromkeys(token.text for token in tokens if token.kind == "column"))
         self.needs = frozenset(columns)
         self._column = columns[0] if len(tokens) == 1 and columns else None
@@ -156,7 +129,9 @@ class Expression:
             return
         self._calls: list[pl.Expr] = []
         self._probe = _null_rows(self._schema)
-        self._polars = self._parsed(self._without_calls(tokens)).alias("result")
+        plain = self._without_calls(tokens)
+        self._check_numbers(plain)
+        self._polars = self._parsed(plain).alias("result")
         self.type = self._result_type()
         self._try_dummies()
 
@@ -168,7 +143,7 @@ class Expression:
         frame = _frame(batch.select(self._schema.names)) if self.needs else _ONE_ROW
         try:
             series = self._computed(frame)
-        except polars.exceptions.PolarsError as error:
+        except _POLARS_ERRORS as error:
             raise UserCodeError(f"{self._label} failed: {_first_line(error)}") from error
         if len(series) != rows or not self.needs:
             assert len(series) == 1, "expressions are elementwise or constant"
@@ -180,86 +155,25 @@ class Expression:
             frame = frame.with_columns(call)
         return frame.select(self._polars)[:, 0]
 
-    def _tokens(self) -> list[_Token]:
-        if len(self.text) > LONGEST_TEXT:
-            # Its tree could be too deep for the stacks of those who walk it.
-            self._fail(f"it has {len(self.text)} characters; {LONGEST_TEXT} are the limit")
-        if not self.text.strip():
-            self._fail("it is empty; write a column, a constant or a computation")
-        tokens = []
-        position = 0
-        while position < len(self.text):
-            match = _TOKEN.match(self.text, position)
-            if match is None:
-                self._fail(
-                    f"can't read {self.text[position:][:12]!r} at character {position + 1}; texts "
-                    "stand in single quotes, column names with special characters in double ones"
-                )
-            position = match.end()
-            kind = str(match.lastgroup)
-            if kind != "space":
-                tokens.append(_Token(kind, match.group()))
-        return tokens
-
-    def _resolved(self, tokens: list[_Token], schema: pa.Schema) -> list[_Token]:
-        """The tokens with every word known for what it is; raises TopologyError for other words."""
-        resolved = []
+    def _check_numbers(self, tokens: Sequence[Token]) -> None:
+        """Refuse functions of numbers of anything else."""
         for index, token in enumerate(tokens):
-            kind, text = token
-            word = text.lower()
-            if kind == "quoted":
-                text = text[1:-1].replace('""', '"')
-                kind = "column"
-            elif kind == "word":
-                before = tokens[index - 1].text.lower() if index else ""
-                after = tokens[index + 1] if index + 1 < len(tokens) else _Token("end", "")
-                if (
-                    word in KEYWORDS
-                    or (word in _TYPES and (before in ("as", "::") or before in _TYPES))
-                    or (word in ("date", "timestamp") and after.kind == "text")
-                    or (word in _DATE_PARTS and after.text.lower() == "from")
-                ):
-                    kind = "keyword"
-                elif after.text == "(":
-                    kind = "function"
-                    self._check_function(text)
-                    if word in ("extract", "date_part"):
-                        self._check_date_part(word, tokens[index + 2 : index + 3])
-                else:
-                    kind = "column"
-            if kind == "column":
-                self._check_column(text, schema)
-            resolved.append(_Token(kind, text))
-        return resolved
+            if token.kind != "function" or token.text.lower() not in _OF_NUMBERS:
+                continue
+            inside = tokens[index + 2 : self._closing(tokens, index + 1)]
+            for number, argument in enumerate(_split(inside, ","), 1):
+                expression = self._parsed(argument)
+                found = self._over_nulls(partial(_only, expression)).dtypes[0]
+                if not (found.is_numeric() or found == pl.Null):
+                    self._fail(
+                        f"argument {number} of {token.text} must be a number, not {_plain_name(found)}"
+                    )
 
-    def _check_column(self, name: str, schema: pa.Schema) -> None:
-        count = schema.names.count(name)
-        if count > 1:
-            self._fail(f"column {name!r} occurs {count} times in the input")
-        if count == 0:
-            self._fail(unknown_column(name, schema))
-
-    def _check_function(self, name: str) -> None:
-        if name.lower() not in FUNCTIONS:
-            self._fail(
-                f"function {name!r} can't be used here{did_you_mean(name, FUNCTIONS) or ';'} "
-                f"functions that take one row at a time: {listed(sorted(FUNCTIONS), 100)}."
-            )
-
-    def _check_date_part(self, function: str, argument: list[_Token]) -> None:
-        part = argument[0].text.strip("'").lower() if argument else ""
-        if part not in _DATE_PARTS:
-            advice = "; write epoch_s(time)" if part == "epoch" else ""
-            self._fail(
-                f"{function} knows no {part!r}{advice}; parts of a time: "
-                f"{', '.join(sorted(_DATE_PARTS))}"
-            )
-
-    def _without_calls(self, tokens: Sequence[_Token], depth: int = 0) -> list[_Token]:
+    def _without_calls(self, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
         """The tokens with columns in place of the calls that Polars' SQL does not know."""
         if depth > _DEEPEST_CALL:
             self._fail(f"more than {_DEEPEST_CALL} calls stand in each other")
-        found: list[_Token] = []
+        found: list[Token] = []
         index = 0
         while index < len(tokens):
             token = tokens[index]
@@ -282,16 +196,16 @@ class Expression:
             index = end + 1
         return found
 
-    def _closing(self, tokens: Sequence[_Token], opening: int) -> int:
+    def _closing(self, tokens: Sequence[Token], opening: int) -> int:
         """Where the bracket that opens there is closed."""
         open_brackets = 0
         for index in range(opening, len(tokens)):
-            open_brackets += {"(": 1, ")": -1}.get(_operator(tokens[index]), 0)
+            open_brackets += {"(": 1, ")": -1}.get(operator_of(tokens[index]), 0)
             if open_brackets == 0:
                 return index
         return self._fail("a bracket is not closed")
 
-    def _own_call(self, name: str, arguments: Sequence[Sequence[_Token]], depth: int) -> _Token:
+    def _own_call(self, name: str, arguments: Sequence[Sequence[Token]], depth: int) -> Token:
         """The column that holds what a function of our own gives."""
         function = OWN_FUNCTIONS[name]
         given: list[pl.Expr | str] = []
@@ -313,8 +227,8 @@ class Expression:
         return self._new_column(call, f"{name}({', '.join(map(_text, arguments))})")
 
     def _cast(
-        self, cast: _Token, value: Sequence[_Token], target: Sequence[_Token], depth: int
-    ) -> list[_Token]:
+        self, cast: Token, value: Sequence[Token], target: Sequence[Token], depth: int
+    ) -> list[Token]:
         """A cast as it is, or the column that holds what a text says as a time."""
         inside = self._without_calls(value, depth + 1)
         parser = _PARSED_TYPES.get(_text(target).lower())
@@ -325,33 +239,36 @@ class Expression:
                 parsed = parser(pl.col(column.text), strict)
                 return [self._new_column(parsed, f"{cast.text}({_text(value)} as {_text(target)})")]
         opening, between, closing = (
-            _Token("operator", "("),
-            _Token("keyword", "as"),
-            _Token("operator", ")"),
+            Token("operator", "("),
+            Token("keyword", "as"),
+            Token("operator", ")"),
         )
         return [cast, opening, *inside, between, *target, closing]
 
-    def _column_of(self, tokens: Sequence[_Token], depth: int) -> _Token:
+    def _column_of(self, tokens: Sequence[Token], depth: int) -> Token:
         """The column that holds what these tokens give."""
         inside = self._without_calls(tokens, depth + 1)
         if len(inside) == 1 and inside[0].kind == "column":
             return inside[0]
         return self._new_column(self._parsed(inside), _text(tokens))
 
-    def _new_column(self, expression: pl.Expr, text: str) -> _Token:
+    def _new_column(self, expression: pl.Expr, text: str) -> Token:
         name = text
         while name in self._probe.columns:
             name += "'"
         call = expression.alias(name)
         self._probe = self._over_nulls(lambda rows: rows.with_columns(call))
         self._calls.append(call)
-        return _Token("column", name)
+        return Token("column", name)
 
-    def _parsed(self, tokens: Sequence[_Token]) -> pl.Expr:
+    def _parsed(self, tokens: Sequence[Token]) -> pl.Expr:
         try:
             parsed: pl.Expr = pl.sql_expr(_sql(tokens, self._schema))
-        except (polars.exceptions.PolarsError, ValueError) as error:
+        except (*_POLARS_ERRORS, ValueError) as error:
             self._fail(f"is no expression: {_first_line(error)}{_advice(error)}")
+        if not parsed.meta.undo_aliases().meta.eq(parsed):
+            # SQL would take the second one for a new name of the first
+            self._fail("two values stand side by side; write what is to be done with them")
         read = set(parsed.meta.root_names())
         known = set(self._probe.columns)
         if not read <= known:
@@ -377,12 +294,15 @@ class Expression:
     def _over_nulls(self, compute: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         try:
             return compute(self._probe)
-        except polars.exceptions.PolarsError as error:
+        except _POLARS_ERRORS as error:
             if not self.needs or _OF_VALUES not in str(error):
                 self._refuse(error)
         # null rows may have a value that can't be cast: coalesce(word, '?')
         self._probe = self._probe.head(0)
-        return compute(self._probe)
+        try:
+            return compute(self._probe)
+        except _POLARS_ERRORS as error:
+            self._refuse(error)
 
     def _try_dummies(self) -> None:
         """Refuse what fails whatever the values are, as can't be seen where all are null."""
@@ -392,7 +312,7 @@ class Expression:
         }
         try:
             self._computed(pl.DataFrame(dummies))
-        except polars.exceptions.PolarsError as error:
+        except _POLARS_ERRORS as error:
             if _ALWAYS_WRONG.search(str(error)) is not None:
                 self._refuse(error)
 
@@ -426,10 +346,12 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
 _ONE_ROW = pl.DataFrame({"": [0]})
 
 
-def unknown_column(name: str, schema: pa.Schema) -> str:
-    """What to say of a column that `schema` does not have."""
-    hint = did_you_mean(name, schema.names) or "."
-    return f"unknown column {name!r}{hint} Its input has: {listed(schema.names, 50) or 'none'}."
+def _only(expression: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select(expression)
+
+
+def _plain_name(kind: Any) -> str:
+    return str(plain_type(pl.Series(dtype=kind).to_arrow().type))
 
 
 def _null_rows(schema: pa.Schema) -> pl.DataFrame:
@@ -438,16 +360,12 @@ def _null_rows(schema: pa.Schema) -> pl.DataFrame:
     return _frame(pa.record_batch(nulls, schema=schema)) if nulls else _ONE_ROW
 
 
-def _operator(token: _Token) -> str:
-    return token.text if token.kind == "operator" else ""
-
-
-def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
+def _split(tokens: Sequence[Token], separator: str) -> list[list[Token]]:
     """The tokens between separators that stand in no bracket; no tokens: none."""
-    parts: list[list[_Token]] = [[]] if tokens else []
+    parts: list[list[Token]] = [[]] if tokens else []
     open_brackets = 0
     for token in tokens:
-        open_brackets += {"(": 1, ")": -1}.get(_operator(token), 0)
+        open_brackets += {"(": 1, ")": -1}.get(operator_of(token), 0)
         separates = token.kind in ("operator", "keyword") and token.text.lower() == separator
         if separates and open_brackets == 0:
             parts.append([])
@@ -456,11 +374,11 @@ def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
     return parts
 
 
-def _literal(token: _Token) -> str:
+def _literal(token: Token) -> str:
     return token.text[1:-1].replace("''", "'") if token.kind == "text" else token.text
 
 
-def _text(tokens: Sequence[_Token]) -> str:
+def _text(tokens: Sequence[Token]) -> str:
     return " ".join(token.text for token in tokens)
 
 
@@ -469,7 +387,7 @@ def _advice(error: Exception) -> str:
     return next((f"; {right}" for words, right in _ADVICE.items() if words in message), "")
 
 
-def _sql(tokens: Sequence[_Token], schema: pa.Schema) -> str:
+def _sql(tokens: Sequence[Token], schema: pa.Schema) -> str:
     """The checked tokens as SQL: columns quoted, numbers and function results typed as promised."""
     decimals = any(pa.types.is_decimal(field.type) for field in schema)
     words: list[str] = []
@@ -484,7 +402,7 @@ def _sql(tokens: Sequence[_Token], schema: pa.Schema) -> str:
         else:
             words.append(text)
         if text == "(" and kind == "operator":
-            called = tokens[index - 1] if index else _Token("", "")
+            called = tokens[index - 1] if index else Token("", "")
             open_casts.append(
                 called.kind == "function" and called.text.lower() in _INTEGER_FUNCTIONS
             )

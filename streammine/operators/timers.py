@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from streammine.model.epochs import FIRST_TIME
+
 
 class TimerSet:
     """The timers of one key: different times, ascending."""
@@ -29,11 +31,15 @@ class TimerSet:
         """Fire at `time`, once, however often it is set.
 
         One that lies in the past fires at the end of this epoch. Raises TypeError if `time` is no
-        integer, and ValueError in `on_timer` for one that is not later than the one that fires: a key
-        would be called for ever.
+        integer; ValueError if it lies further from 1970 than event times do, and in `on_timer` for one that
+        is not later than the one that fires: a key would be called for ever.
         """
         if type(time) is not int:
             raise TypeError(f"a timer takes whole microseconds, not {type(time).__name__}")
+        if not FIRST_TIME <= time <= -FIRST_TIME:
+            raise ValueError(
+                f"a timer is set for {time}; times are microseconds since 1970, 2^62 of them at most"
+            )
         if self._fired_until is not None and time <= self._fired_until:
             raise ValueError(
                 f"on_timer, called for {self._fired_until}, sets a timer for {time}; it must be later"

@@ -11,7 +11,7 @@ import pytest
 
 import streammine
 from streammine.operators.draws import Draws
-from streammine.testing import assert_deterministic
+from streammine.testing import assert_deterministic, simulate
 
 GOLDEN = [11162309643340277610, 813475385457762131, 2416612321526976852]
 
@@ -50,8 +50,10 @@ def test_ranges_that_hold_nothing_are_refused() -> None:
         Draws(0).integer(2, 1)
     with pytest.raises(ValueError, match="numbers from 0 to"):
         Draws(0).integer(0, 2**64)
-    with pytest.raises(ValueError, match="0 numbers"):
+    with pytest.raises(ValueError, match="no value to choose from"):
         Draws(0).choice([])
+    with pytest.raises(TypeError, match="a bound is an integer, not float"):
+        Draws(0).integer(1, 6.5)  # type: ignore[arg-type]
 
 
 class Sample(streammine.Operator):
@@ -84,6 +86,32 @@ def test_an_operators_draws_do_not_depend_on_where_it_runs() -> None:
     assert len(set(draws)) == len(draws)
 
 
+def test_names_that_are_equal_in_python_and_other_seeds_have_sequences_of_their_own() -> None:
+    context = streammine.Context("sample", epoch=3, window=(0, 10))
+    assert len({context.random(name).bits64() for name in (1, True, 1.0, [1], (1,))}) == 5
+    again = streammine.Context("sample", epoch=3, window=(0, 10))
+    assert again.random(True).bits64() == Draws("", "sample", 3, True).bits64()
+    assert again.random(True) is again.random(True)
+
+
 def test_where_no_epoch_is_known_there_are_no_random_numbers() -> None:
     with pytest.raises(RuntimeError, match="random numbers belong to an epoch"):
         streammine.Context("map").random()
+
+
+class Marked(streammine.Mapper):
+    output: ClassVar[Mapping[str, str]] = {"draw": "float64"}
+
+    def map(self, event: Any) -> Any:
+        return (self.context.random().uniform(),)
+
+
+def test_rows_that_are_looked_at_as_they_come_draw_nothing() -> None:
+    topology = (
+        streammine.Topology(name="marks", epoch={"time": "10s", "column": "ts"})  # type: ignore[arg-type]
+        .source("events", files="events.csv", schema={"ts": "int64"})
+        .operator("marked", input="events", operator=Marked)
+        .sink("result", input="marked", format="console")
+    )
+    with pytest.raises(streammine.StreammineError, match="belong to an epoch that is being closed"):
+        simulate(topology, {"events": pa.table({"ts": [1, 2, 3]})})

@@ -140,6 +140,28 @@ def test_a_function_computes_per_row(text: str, expected: list[Any]) -> None:
         ("date_trunk('day', ts)", "did you mean 'date_trunc'"),
         ("strpos(" * 60 + "s" + ", 'a')" * 60, "more than 50 calls stand in each other"),
         ("array_get(l, 1) + s", "arithmetic"),
+        ("strptime(s, '%Q')", "'%Q' is no format of a time"),
+        ("cast(l as varchar)", "cannot cast List type"),
+        ("cast(i as time)", "there is no type 'time'; did you mean 'timestamp'"),
+        ("i::decimal(50, 2)", "a decimal has 1 to 38 digits"),
+        ("cast(i as decimal(2, 5))", "no more than those behind the point"),
+        ("pow(i, -1)", r"make one of them a float, like pow\(x, -1.0\)"),
+        ("sqrt(s)", "argument 1 of sqrt must be a number, not string"),
+        ("exp(b)", "argument 1 of exp must be a number, not bool"),
+        ("atan2(f, date_trunc('day', ts))", "argument 2 of atan2 must be a number, not timestamp"),
+        ("least()", "least takes arguments, and has none"),
+        ("sum(i) > 1", "'sum' takes many rows, and an expression one"),
+        # SQL would take what stands behind for a new name, and leave it out
+        ("i f", "two values stand side by side"),
+        ("i > 3 f", "two values stand side by side"),
+        ("s = 'a' 'b'", "two values stand side by side"),
+        ("case when b then i end f", "two values stand side by side"),
+        ("i as f", "there is no type 'f'"),
+        # and compare a truth with 3
+        ("1 < i < 3", "two comparisons stand in a row; write a < b and b < c"),
+        ("i = i = i", "two comparisons stand in a row"),
+        ("i == 1", "write = for =="),
+        ("b && b", "write and for &&"),
     ],
 )
 def test_what_is_wrong_is_found_before_the_start(text: str, message: str) -> None:
@@ -162,6 +184,42 @@ def test_a_text_that_does_not_fit_fails_in_the_row(text: str) -> None:
     assert expression.needs == {"s"}
     with pytest.raises(UserCodeError, match=r"'shaped': expression .* failed: conversion"):
         expression.evaluate(BATCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(i = 5) = b", [True, True, None]),
+        ("i > 1 and i < 9 or not f > 1", [True, False, None]),
+        ("case when i = 5 then f = 1.5 else f < 0 end = b", [True, True, None]),
+        ("cast(i as decimal(38, 0))", [5, -7, None]),
+        ("pow(i, -1.0)", [0.2, 1 / -7, None]),
+    ],
+)
+def test_comparisons_and_powers_that_say_what_is_meant(text: str, expected: list[Any]) -> None:
+    assert [None if value is None else float(value) for value in evaluated(text)] == expected
+
+
+def test_days_begin_in_the_zone_of_a_time() -> None:
+    # half past eleven in the evening in UTC, and past midnight in Berlin: a Monday in May
+    late = dt.datetime(2024, 5, 5, 23, 30, tzinfo=UTC)
+    batch = pa.record_batch(
+        {
+            "berlin": pa.array([late], pa.timestamp("us", "Europe/Berlin")),
+            "utc": pa.array([late], pa.timestamp("us", "UTC")),
+            "day": pa.array([dt.date(2024, 5, 5)]),
+        }
+    )
+    for text, expected in {
+        "date_diff('day', day, berlin)": 1,
+        "date_diff('day', day, utc)": 0,
+        "date_diff('week', day, berlin)": 1,
+        "date_diff('week', day, utc)": 0,
+        "date_diff('hour', utc, berlin)": 0,
+        "extract(isodow from date_trunc('day', berlin))": 1,
+    }.items():
+        found = Expression("m", text, batch.schema).evaluate(batch).to_pylist()
+        assert found == [expected], text
 
 
 def test_a_call_may_be_named_like_a_column() -> None:

@@ -199,6 +199,12 @@ def test_times_are_whole_numbers() -> None:
         TimerSet().set(1.5)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("time", [-(2**62) - 1, 2**62 + 1, 2**63, 2**70])
+def test_times_that_no_epoch_holds_are_refused(time: int) -> None:
+    with pytest.raises(ValueError, match=f"set for {time}; times are microseconds since 1970"):
+        TimerSet().set(time)
+
+
 def test_the_index_passes_over_what_was_cancelled_or_replaced() -> None:
     sets = {"a": TimerSet([5, 9]), "b": TimerSet([7])}
     index = TimerIndex(sets.get)

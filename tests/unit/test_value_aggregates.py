@@ -101,6 +101,17 @@ def test_a_function_of_floats(text: str, values: list[Any], expected: Any) -> No
     assert repr(result(text, values, pa.float64())) == repr(expected)
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_quantiles_of_the_largest_floats_lie_between_them_without_a_warning(
+    kind: pa.DataType,
+) -> None:
+    largest = {pa.float16(): 65504.0, pa.float32(): 2.0**127, pa.float64(): 2.0**1023}[kind]
+    values = pa.array(np.array([largest, largest / 2], kind.to_pandas_dtype()), kind)
+    rows = pa.record_batch({"ts": [0, 1], "k": ["k", "k"], "v": values})
+    (row,) = fed(operator_of(rows.schema, {"r": "quantile(v, 0.25)"}), 0, rows)
+    assert row["r"] == largest * 0.625
+
+
 def test_quantiles_of_whole_numbers_are_rounded_once_from_the_exact_point() -> None:
     far = [2**62 + 1, 2**62 + 2]
     assert result("quantile(v, 0.5, lower)", far, pa.int64()) == far[0]
@@ -239,6 +250,11 @@ def test_a_bag_refuses_groups_that_are_not_there() -> None:
             "median takes numbers; column 'k' has type string; for one of its",
         ),
         ({"n": "stddev(k)"}, {}, "stddev takes numbers; column 'k' has type string"),
+        (
+            {"n": "sum(w)"},
+            {},
+            r"sums have at most 38 digits; column 'w'.*cast\(w as decimal\(38, 2\)\)",
+        ),
         ({"n": "collect(l)"}, {}, "have no order"),
         ({"n": "first(l)"}, {}, "have no order"),
         ({"n": "first(v, l)"}, {}, "have no order"),
@@ -256,7 +272,13 @@ def test_what_can_not_be_computed_is_refused(
     texts: dict[str, str], settings: dict[str, Any], message: str
 ) -> None:
     schema = pa.schema(
-        [("ts", pa.int64()), ("k", pa.string()), ("v", pa.int64()), ("l", pa.list_(pa.int64()))]
+        {
+            "ts": pa.int64(),
+            "k": pa.string(),
+            "v": pa.int64(),
+            "w": pa.decimal256(60, 2),
+            "l": pa.list_(pa.int64()),
+        }
     )
     with pytest.raises(TopologyError, match=message):
         operator_of(schema, texts, **settings)

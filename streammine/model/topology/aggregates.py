@@ -83,7 +83,7 @@ _ORDERED = ("first", "last", "arg_min", "arg_max")
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
 _ARGUMENT = re.compile(
     r"""\s*(?:(?P<quoted>"(?:[^"]|"")+")|(?P<column>[^\W\d]\w*)|(?P<all>\*)
-    |(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)))\s*(?=[,)])""",
+    |(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?))\s*(?=[,)])""",
     re.VERBOSE,
 )
 _UP_TO_BRACKET = re.compile(r'(?:[^()"]|"(?:[^"]|"")*"|\([^()]*\))*')

@@ -164,6 +164,11 @@ def _of_column(
         raise TopologyError(
             f"{label}: {function} takes numbers; column {column!r} has type {value_type}{advice}"
         )
+    if function == "sum" and pa.types.is_decimal(value_type) and value_type.precision > 38:
+        raise TopologyError(
+            f"{label}: sums have at most 38 digits; column {column!r} has type {value_type}, cast it "
+            f"before: cast({column} as decimal(38, {value_type.scale}))"
+        )
     if function in ("median", "quantile"):
         return of_values(name, call, value_type)
     return _of_numbers(name, call, column, value_type)

@@ -174,11 +174,13 @@ def _points(lower: pa.Array, upper: pa.Array, weights: IntArray, whole: int) -> 
     low, high, weights = low[inside], high[inside], weights[inside]
     groups = np.arange(inside.size, dtype=np.int64)
     sums = ExactSum()
-    for values, factors in ((low, whole - weights), (high, weights)):
-        for piece in _pieces(values):
-            sums.add(groups, piece * factors, inside.size)
+    # products beyond the doubles become infinities here, and are computed anew below
+    with np.errstate(over="ignore"):
+        for values, factors in ((low, whole - weights), (high, weights)):
+            for piece in _pieces(values):
+                sums.add(groups, piece * factors, inside.size)
     results[inside] = sums.means(np.full(inside.size, whole, dtype=np.int64))
-    if pa.types.is_floating(lower.type):
+    if pa.types.is_float64(lower.type):
         _correct_large(results, inside, low, high, weights, whole)
     return results
 
@@ -203,7 +205,7 @@ def _pieces(values: npt.NDArray[Any]) -> list[Floats]:
 
 
 def _correct_large(
-    results: Floats, inside: IntArray, low: Any, high: Any, weights: IntArray, whole: int
+    results: Floats, inside: IntArray, low: Floats, high: Floats, weights: IntArray, whole: int
 ) -> None:
     """Compute anew, by fractions, the few where a product was beyond the doubles."""
     with np.errstate(invalid="ignore"):
