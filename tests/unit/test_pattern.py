@@ -422,7 +422,7 @@ def test_late_rows_and_rows_without_time_are_set_aside_with_a_reason() -> None:
         "late for the pattern: its event time lies 5 s before the epoch in which it came",
         "column 'ts' holds no event time that can be used",
     )
-    assert dead.rows[0] == '{"ts": 55, "k": "k", "kind": "b", "v": 0.0}'
+    assert dead.rows[0] == "ts=55, k='k', kind='b', v=0.0"
     assert operator.take_dead() is None
 
 
