@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from streammine.model.canonical import is_encodable
 from streammine.model.contracts import Accumulator, Combiner, DeadRows, EpochClose, Traits
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
@@ -88,6 +89,12 @@ class PatternMatch:
                 *self._matcher.output,
             ]
         )
+        for field in (*self.output, *self._intake.schema):
+            if not is_encodable(field.type):
+                raise TopologyError(
+                    f"operator {name!r}: column {field.name!r} has type {field.type}, whose values have no "
+                    "order; a pattern reads numbers, texts, times, and lists or structs of those"
+                )
         self.output_order: tuple[str, ...] = tuple(self.output.names)
         self._held = self._none()
         self._watermark: int | None = None
