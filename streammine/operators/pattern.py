@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from streammine.model.canonical import is_encodable
 from streammine.model.contracts import Accumulator, Combiner, DeadRows, EpochClose, Traits
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
@@ -28,8 +29,7 @@ from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.map import check_column_name
 from streammine.operators.patterns.intake import FITS, TIME, Intake
-from streammine.operators.patterns.matching import Matcher
-from streammine.operators.patterns.timeline import Timeline
+from streammine.operators.patterns.matching import EpochSpan, Matcher, empty_batch
 
 _OUTPUT_ROWS_LIMIT = 65_536
 
@@ -89,6 +89,12 @@ class PatternMatch:
                 *self._matcher.output,
             ]
         )
+        for field in (*self.output, *self._intake.schema):
+            if not is_encodable(field.type):
+                raise TopologyError(
+                    f"operator {name!r}: column {field.name!r} has type {field.type}, whose values have no "
+                    "order; a pattern reads numbers, texts, times, and lists or structs of those"
+                )
         self.output_order: tuple[str, ...] = tuple(self.output.names)
         self._held = self._none()
         self._watermark: int | None = None
@@ -124,12 +130,14 @@ class PatternMatch:
         seen = fixed_values(rows.column(TIME)) < end
         # rows of times to come wait for their epoch
         present = rows if seen.all() else rows.filter(pa.array(seen))
-        left: Sequence[pa.RecordBatch] = ()
-        if present.num_rows:
-            timeline = Timeline(present, self.keys[0], self._within)
-            left = self._leaving(epoch.epoch, timeline, start, end)
+        left = self._matcher.matches(
+            present, self.keys[0], EpochSpan(epoch.epoch, start, end), self.output
+        )
         self._keep(rows, new, end)
-        return left
+        return [
+            left.slice(first, _OUTPUT_ROWS_LIMIT)
+            for first in range(0, left.num_rows, _OUTPUT_ROWS_LIMIT)
+        ]
 
     def take_dead(self) -> DeadRows | None:
         """See contracts.SetsAside: rows of the last epoch that were late or had no time."""
@@ -173,15 +181,6 @@ class PatternMatch:
         self._added = None
         self._held = self._expired(_whole(rows, self._none()), self._watermark)
 
-    def _leaving(
-        self, epoch: int, timeline: Timeline, start: int, end: int
-    ) -> Sequence[pa.RecordBatch]:
-        rows = self._matcher.rows(epoch, timeline, start, end, self.output)
-        return [
-            rows.slice(first, _OUTPUT_ROWS_LIMIT)
-            for first in range(0, rows.num_rows, _OUTPUT_ROWS_LIMIT)
-        ]
-
     def _keep(self, rows: pa.RecordBatch, new: pa.RecordBatch, watermark: int) -> None:
         """Go on with the rows that may still take part."""
         self._watermark = watermark
@@ -203,7 +202,7 @@ class PatternMatch:
         return rows if needed.all() else rows.filter(pa.array(needed))
 
     def _none(self) -> pa.RecordBatch:
-        return _empty(self._intake.schema)
+        return empty_batch(self._intake.schema)
 
 
 class PatternRows:
@@ -221,10 +220,6 @@ class PatternRows:
 
     def merge(self, other: PatternRows) -> None:
         self.batches += other.batches
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def _whole(batches: Sequence[pa.RecordBatch], none: pa.RecordBatch) -> pa.RecordBatch:

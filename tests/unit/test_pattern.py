@@ -262,10 +262,29 @@ def test_aggregates_of_closures_are_exact_and_skip_nulls() -> None:
     assert close(operator, 0, rows) == [(1e17 + 1.0, (1e17 + 1.0) / 2, 2, 1.0, 1e17, 2)]
 
 
+def test_further_aggregates_of_closures() -> None:
+    output = {
+        "distinct": "count_distinct(b.kind)",
+        "median": "median(b.v)",
+        "deviation": "round(stddev_population(b.ts), 3)",
+        "times": "collect(b.ts)",
+    }
+    operator = pattern_of(sequence=[{"b{3}": "kind = 'b'"}], output=output)
+    assert operator.output.field("times").type == pa.list_(pa.int64())
+    assert close(operator, 0, events("b3 b1 b2")) == [(1, 2.0, 0.816, [1, 2, 3])]
+
+
 def test_a_sum_that_int64_can_not_hold_says_so() -> None:
-    operator = pattern_of(sequence=[{"b{2}": "kind = 'b'"}], output={"s": "sum(b.ts)"})
-    rows = [(1, "k", "b", 0.0), (2, "k", "b", 0.0)]
-    assert close(operator, 0, rows) == [(3,)]
+    schema = SCHEMA.append(pa.field("n", pa.int64()))
+    pattern = {"sequence": [{"b{2}": "true"}], "within": "1m", "output": {"s": "sum(b.n)"}}
+    model = PatternOperator.model_validate({"input": "rows", "pattern": pattern})
+    operator = build_operator(model, Site("p", [schema], MINUTE))
+    assert isinstance(operator, PatternMatch)
+    accumulator = operator.accumulator(0)
+    columns = [[1, 2], ["k"] * 2, ["b"] * 2, [0.0] * 2, [2**62] * 2]
+    accumulator.add(pa.record_batch([pa.array(c) for c in columns], schema=schema))
+    with pytest.raises(UserCodeError, match=r"operator 'p': sum\(b\.n\) of a match: .*int64"):
+        list(operator.close(closing(0), [accumulator]))
 
 
 # --- absences ------------------------------------------------------------------------------------
@@ -422,7 +441,7 @@ def test_late_rows_and_rows_without_time_are_set_aside_with_a_reason() -> None:
         "late for the pattern: its event time lies 5 s before the epoch in which it came",
         "column 'ts' holds no event time that can be used",
     )
-    assert dead.rows[0] == '{"ts": 55, "k": "k", "kind": "b", "v": 0.0}'
+    assert dead.rows[0] == "ts=55, k='k', kind='b', v=0.0"
     assert operator.take_dead() is None
 
 
@@ -644,6 +663,14 @@ def test_epochs_of_rows_know_no_time() -> None:
     model = PatternOperator.model_validate({"input": "r", "time": "ts", "pattern": settings})
     with pytest.raises(TopologyError, match="a pattern needs time epochs"):
         build_operator(model, Site("p", [SCHEMA], EpochDefinition("count", 10)))
+
+
+def test_a_column_without_an_order_is_refused() -> None:
+    schema = SCHEMA.append(pa.field("m", pa.map_(pa.string(), pa.int64())))
+    settings = {"sequence": [A], "within": "1m", "output": {"m": "a.m"}}
+    model = PatternOperator.model_validate({"input": "r", "pattern": settings})
+    with pytest.raises(TopologyError, match=r"column 'm' has type map<.*no order"):
+        build_operator(model, Site("p", [schema], MINUTE))
 
 
 def test_a_key_that_is_no_column_is_refused() -> None:

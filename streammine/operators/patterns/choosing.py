@@ -24,19 +24,11 @@ class Choosing(Search):
     """The matches of `next`."""
 
     def _begin(self) -> Iterator[Progress]:
-        event = self._plan.steps[0].event.name
-        if self._plan.waits:
-            yield from self.begun(self.candidates_of(event, (FOCUS,)).rows)
-            return
-        if len(self._plan.steps) == 1 and not self._plan.steps[0].event.is_closure:
-            yield from self.begun(self.candidates_of(event, (FOCUS,)).rows)
-            return
-        # a match is new if its last row is, and then so is a row that fits the last event
-        groups = self._timeline.groups
-        ending = np.zeros(int(groups.max(initial=-1)) + 1, np.bool_)
-        ending[groups[self.candidates_of(self._plan.last_event, (FOCUS,)).rows]] = True
-        rows = self.candidates_of(event).rows
-        yield from self.begun(rows[ending[groups[rows]]])
+        # what is decided now begins in focus, or, where no time must pass, anywhere and ends there
+        places = (FOCUS,) if self._plan.waits else None
+        for progress in self.begun(self.candidates_of(self._plan.steps[0].event.name, places).rows):
+            complete = progress.steps == len(self._plan.steps)
+            yield from self._complete(progress) if complete else (progress,)
 
     def _continued(self, progress: Progress) -> Iterator[Progress]:
         combinations = progress.combinations

@@ -10,7 +10,6 @@ which it comes: matches that it could have been part of, or could have prevented
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -21,12 +20,12 @@ from streammine.model.contracts import DeadRows, IntArray
 from streammine.model.ids import HIDDEN_PREFIX
 from streammine.operators.event_time import EventTime
 from streammine.operators.patterns.references import EventExpression
+from streammine.operators.set_aside import row_text
 
 TIME = f"{HIDDEN_PREFIX}time"
 FITS = f"{HIDDEN_PREFIX}fits"
 
 _ROWS_AT_ONCE = 65_536
-_TEXT_CHARACTERS = 400
 
 
 class Intake:
@@ -95,7 +94,7 @@ class Intake:
         letters = []
         for batch, when in dead:
             for row, (timed, time) in zip(batch.to_pylist(), when.tolist(), strict=True):
-                text = json.dumps(row, default=str, ensure_ascii=False)[:_TEXT_CHARACTERS]
+                text = row_text(row)
                 seconds = (epoch_start - time) / 1e6
                 reason = (
                     f"late for the pattern: its event time lies {seconds:g} s before the epoch in which "

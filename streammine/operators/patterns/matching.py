@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,12 @@ from streammine.model.topology.pattern_parts import leaves
 from streammine.model.topology.patterning import Pattern
 from streammine.operators.aggregates.definitions import Aggregate
 from streammine.operators.aggregates.functions import aggregate
+from streammine.operators.kernels.columns import fixed_values
 from streammine.operators.patterns.choosing import Choosing
-from streammine.operators.patterns.combinations import Combinations, Judge
+from streammine.operators.patterns.combinations import BoolArray, Combinations, Judge
 from streammine.operators.patterns.combining import Combining
 from streammine.operators.patterns.conditions import conditions_of, output_expressions
+from streammine.operators.patterns.intake import FITS, TIME
 from streammine.operators.patterns.plans import BEFORE, BEHIND, FOCUS, Plan, plan_of
 from streammine.operators.patterns.references import (
     AGGREGATES,
@@ -29,7 +32,15 @@ from streammine.operators.patterns.references import (
     reference_type,
 )
 from streammine.operators.patterns.search import Budget, Places
-from streammine.operators.patterns.timeline import Timeline
+from streammine.operators.patterns.timeline import Timeline, rows_of_keys
+
+
+class EpochSpan(NamedTuple):
+    """An epoch, of time [start, end) in microseconds."""
+
+    number: int
+    start: int
+    end: int
 
 
 class Matcher:
@@ -73,25 +84,40 @@ class Matcher:
             for step in plan.steps[: plan.anchors]
         )
 
-    def rows(
-        self, epoch: int, timeline: Timeline, start: int, end: int, schema: pa.Schema
+    def matches(
+        self, rows: pa.RecordBatch, keys: tuple[str, ...], epoch: EpochSpan, schema: pa.Schema
     ) -> pa.RecordBatch:
-        """The matches that leave in an epoch of time [start, end), in canonical order and in `schema`.
-
-        The timeline has all rows before `end`. Raises UserCodeError where there are too many combinations.
-        """
-        budget = Budget(self._operator, epoch, self._pattern.limit, timeline)
+        """The matches that leave in an epoch, in canonical order and in `schema`, of all `rows` before its
+        end. Raises UserCodeError where there are too many combinations."""
+        wanted = self._anchors(rows, epoch)
+        if not wanted.any():
+            return empty_batch(schema)
+        timeline = Timeline(rows_of_keys(rows, keys, wanted), self._within)
+        budget = Budget(self._operator, epoch.number, self._pattern.limit, timeline)
         batches = []
         for plan in self._plans:
             judge = Judge(self._operator, timeline, self._aggregates, forward=plan.forward)
             search = Choosing if plan.matching == "next" else Combining
-            places = self._places(plan, timeline.times, start, end)
+            places = self._places(plan, timeline.times, epoch)
             for found in search(plan, timeline, places, self.numbers, judge, budget).matches():
-                batches.append(self._leaving(epoch, found, judge, schema))
+                batches.append(self._leaving(epoch.number, found, judge, schema))
         if not batches:
-            return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-        rows = pa.concat_batches(batches)
-        return rows.take(pa.array(canonical_order(rows)))
+            return empty_batch(schema)
+        left = pa.concat_batches(batches)
+        return left.take(pa.array(canonical_order(left)))
+
+    def _anchors(self, rows: pa.RecordBatch, epoch: EpochSpan) -> BoolArray:
+        """Which rows can be what makes a match leave now (bool[rows]): keys without such a row have none."""
+        times, fits = fixed_values(rows.column(TIME)), fixed_values(rows.column(FITS))
+        found = np.zeros(rows.num_rows, np.bool_)
+        for plan in self._plans:
+            # `next` goes forwards, and yet a match is new if its last event is
+            at_end = plan.forward and not plan.waits
+            steps = plan.steps[-1:] if at_end else plan.steps[: plan.anchors]
+            bits = self._bits(step.event.name for step in steps)
+            places = self._places(plan, times, epoch)
+            found |= (places == FOCUS) & (fits & np.uint64(bits) != 0)
+        return found
 
     def _leaving(
         self, epoch: int, found: Combinations, judge: Judge, schema: pa.Schema
@@ -102,8 +128,9 @@ class Matcher:
         columns += [judge.values(each, found, self._types) for each in self._output.values()]
         return pa.record_batch(columns, schema=schema)
 
-    def _places(self, plan: Plan, times: IntArray, start: int, end: int) -> Places:
+    def _places(self, plan: Plan, times: IntArray, epoch: EpochSpan) -> Places:
         """Where rows lie, seen from the rows that anchor the matches of this epoch."""
+        start, end = epoch.start, epoch.end
         if plan.waits:
             # the first event of a match that is certain now has `within` behind it
             start, end = start - self._within, end - self._within
@@ -124,6 +151,10 @@ class Matcher:
 
     def _bits(self, events: Iterable[str]) -> int:
         return sum(1 << self.numbers[event] for event in set(events))
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def _depends_on_order(expressions: Iterable[EventExpression]) -> bool:

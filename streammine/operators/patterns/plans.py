@@ -64,11 +64,6 @@ class Plan:
         """Whether rows of one time count as one after the other, in canonical order."""
         return self.matching != "any"
 
-    @property
-    def last_event(self) -> str:
-        """The last event of a chain that is found forwards."""
-        return self.steps[-1].event.name
-
 
 def plan_of(alternative: Alternative, conditions: Sequence[Condition], matching: Matching) -> Plan:
     """The plan of an alternative whose events' conditions are among these."""

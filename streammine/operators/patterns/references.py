@@ -23,7 +23,20 @@ from streammine.operators.expressions import KEYWORDS, Expression, unknown_colum
 
 PREVIOUS = "previous"
 ENDS = ("first", "last")
-AGGREGATES = ("count", "sum", "mean", "min", "max", "variance", "variance_population")
+AGGREGATES = (
+    "count",
+    "count_distinct",
+    "sum",
+    "mean",
+    "min",
+    "max",
+    "variance",
+    "variance_population",
+    "stddev",
+    "stddev_population",
+    "median",
+    "collect",
+)
 _OTHER_NAMES = {"avg": "mean", "prev": PREVIOUS}
 CLOSURE_FUNCTIONS = (*ENDS, PREVIOUS, *AGGREGATES)
 
@@ -156,7 +169,8 @@ class _Parsing:
             return self._named(self._value(found["event"], _unquoted(found["column"]), None))
         if found["quoted"] is not None:
             return self._bare(_unquoted(found["quoted"]), found.group())
-        if found["word"] is None or after == "(":
+        # what stands before a text is its type: date '2024-01-01'
+        if found["word"] is None or after in ("(", "'"):
             return found.group()
         word = found["word"]
         is_type = before in ("as", ":")

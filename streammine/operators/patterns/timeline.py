@@ -7,7 +7,6 @@ behind or within reach of a row is a stretch of row numbers, and its ends are lo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,33 @@ class Candidates:
     below: IntArray
 
 
+@dataclass(frozen=True)
+class KeyedRows:
+    """Rows (see `intake`) and the number of the key of each (int64); `keys` are the key columns by number, of
+    zeros and NaNs one each."""
+
+    rows: pa.RecordBatch
+    groups: IntArray
+    keys: list[pa.Array]
+
+
+def rows_of_keys(
+    rows: pa.RecordBatch, keys: tuple[str, ...], wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> KeyedRows:
+    """The rows of those keys that a wanted row has (bool[rows])."""
+    if not keys:
+        return KeyedRows(rows, np.zeros(rows.num_rows, np.int64), [])
+    columns = [rows.column(key) for key in keys]
+    index = GroupIndex([column.type for column in columns])
+    chosen = pa.array(wanted)
+    index.ids([column.filter(chosen) for column in columns])
+    groups = index.lookup(columns)
+    known = groups >= 0
+    if not known.all():
+        rows, groups = rows.filter(pa.array(known)), groups[known]
+    return KeyedRows(rows, groups, index.keys())
+
+
 class Timeline:
     """Rows of all keys. All arrays are int64, one entry per row.
 
@@ -34,13 +60,11 @@ class Timeline:
     `window_start[r]`, `window_end[r]`: of those with its key and at most `within` before, or behind, it.
     """
 
-    def __init__(self, rows: pa.RecordBatch, keys: tuple[str, ...], within: int) -> None:
-        """`rows`: see `intake`; `within` in microseconds."""
-        self._index = GroupIndex([rows.schema.field(key).type for key in keys]) if keys else None
+    def __init__(self, keyed: KeyedRows, within: int) -> None:
+        """`within` in microseconds."""
+        rows, groups = keyed.rows, keyed.groups
+        self.keys = keyed.keys
         times = fixed_values(rows.column(TIME))
-        groups = np.zeros(rows.num_rows, np.int64)
-        if self._index is not None:
-            groups = self._index.ids([rows.column(key) for key in keys])
         # event times span more than can be multiplied with the number of groups; their ranks do not
         instants = np.unique(times)
         ranks = np.searchsorted(instants, times)
@@ -65,11 +89,6 @@ class Timeline:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
-
-    @cached_property
-    def keys(self) -> list[pa.Array]:
-        """The key columns of each group: one zero, one NaN."""
-        return [] if self._index is None else self._index.keys()
 
     def fits(self, event: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which rows fit an event on their own; events are numbered as in the whole pattern."""
