@@ -248,7 +248,10 @@ class OutgoingEdges:
         self.rows_dead += len(rows)
         if self.dead_by_epoch is not None:
             self.dead_by_epoch[epoch] += len(rows)
-        if self.dead_edge is not None and len(rows):
+        if len(rows):
+            assert self.dead_edge is not None, (
+                f"{origin} is planned as if all rows were of use to it"
+            )
             self.dead_edge.push(self.slice_index, epoch, dead_batch(origin, rows), outputs)
 
     def end(self, open_epoch: int, outputs: list[Output]) -> None:

@@ -136,7 +136,7 @@ class LeadersOperator(InEventOrder, OperatorBase, KeyedFields):
         examples=["cell", ["start", "end"]],
     )
     leaders: Leading = Field(
-        description="How keys are ranked, and what is told of the foremost.",
+        description="What is known of each key, how keys are ranked by it, and what is told of the foremost.",
         examples=[
             {
                 "count": 10,

@@ -187,5 +187,9 @@ class PatternOperator(OneInput, KeyedFields, Timed):
         return self
 
     @property
+    def sets_aside(self) -> bool:
+        return True
+
+    @property
     def key_columns(self) -> tuple[tuple[str, ...], ...]:
         return (self.key,)
