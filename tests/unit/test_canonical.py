@@ -108,6 +108,28 @@ def test_rows_that_are_equal_in_the_keys_keep_their_order() -> None:
     assert canonical_order(table, []).tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_that_are_in_order_or_nearly_so_are_put_in_order(seed: int) -> None:
+    # few values, so that columns tie; two rows of the ordered ones change places
+    random = np.random.default_rng(seed)
+    choices = ([0, 1, None], [0.5, NAN, -0.0, 0.0], [-1, 2])
+    columns = [[each[place] for place in random.integers(0, len(each), 30)] for each in choices]
+    rows = sorted(zip(*columns, strict=True), key=lambda row: row_bytes(table_of([row]))[0])
+    for _ in range(6):
+        ordered = table_of(rows)
+        order = canonical_order(ordered)
+        encoded = row_bytes(ordered)
+        assert order.tolist() == sorted(range(30), key=lambda place: (encoded[place], place))
+        one, other = random.integers(0, 30, 2).tolist()
+        rows[one], rows[other] = rows[other], rows[one]
+
+
+def table_of(rows: list[tuple[Any, ...]]) -> pa.Table:
+    kinds = (pa.int32(), pa.float64(), pa.int64())
+    columns = [pa.array(c, kind) for c, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    return pa.table(dict(zip("abc", columns, strict=True)))
+
+
 def test_what_stands_under_a_null_does_not_count() -> None:
     hidden = pa.Array.from_buffers(
         pa.int32(), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(struct.pack("<2i", 7, 9))]
