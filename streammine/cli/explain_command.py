@@ -145,6 +145,8 @@ def _source_lines(
         how = "read directly"
         if isinstance(settings, FilesSource) and settings.prepare is not None:
             how = "prepared by Spark into an epoch log"
+        if isinstance(settings, FilesSource) and settings.static:
+            how += ", all before the first row of any other source"
         yield f"  {files}{rows}, {how}"
     else:
         yield f"  {source.kind}{rows}"
