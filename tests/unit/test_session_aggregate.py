@@ -70,6 +70,13 @@ def test_rows_the_gap_apart_are_two_sessions() -> None:
     assert one.due_epoch is None
 
 
+def test_a_session_that_ends_with_an_epoch_leaves_with_it() -> None:
+    one = sessions()
+    close(one, 0, ("a", 5))
+    assert one.due_epoch == 1
+    assert close(one, 1) == [(1, 5, 20, "a", 1, 1)]
+
+
 def test_sessions_may_begin_and_end_in_one_epoch() -> None:
     one = sessions(gap=2)
     found = close(one, 0, ("a", 5), ("b", 1), ("a", 1), ("a", 2), ("a", 9))
