@@ -90,12 +90,16 @@ class Window:
 
     def take(self, plugs: Integers, medians: Floats) -> None:
         """New medians of plugs, each of which is named once, in any order."""
-        new = np.setdiff1d(plugs, self.plugs)
-        if new.size:
-            places = np.searchsorted(self.plugs, new)
-            self.plugs = np.insert(self.plugs, places, new)
-            self.medians = np.insert(self.medians, places, np.nan)
-        self.medians[np.searchsorted(self.plugs, plugs)] = medians
+        places = np.searchsorted(self.plugs, plugs)
+        known = places < self.plugs.size
+        known[known] = self.plugs[places[known]] == plugs[known]
+        if not known.all():
+            new = np.sort(plugs[~known])
+            behind = np.searchsorted(self.plugs, new)
+            self.plugs = np.insert(self.plugs, behind, new)
+            self.medians = np.insert(self.medians, behind, np.nan)
+            places = np.searchsorted(self.plugs, plugs)
+        self.medians[places] = medians
 
     def changes(self) -> tuple[Integers, Floats]:
         """Houses with another percentage than was told before. Plugs without a median are given up."""
@@ -144,13 +148,14 @@ class Outliers(Operator):
         starts, ends, *ids, medians = (
             batch.column(name).fill_null(_nothing(batch, name)).to_numpy() for name in self.needs
         )
+        starts, ends = starts.astype(np.int64), ends.astype(np.int64)
         house, household, plug = (column.astype(np.int64) for column in ids)
         codes = (house << ID_BITS | household) << ID_BITS | plug
         columns: list[tuple[Any, ...]] = []
-        for start in np.unique(starts):
-            # all rows of an epoch are of windows that end with it
-            stop = int(ends[0].astype(np.int64))
-            length = stop - int(start.astype(np.int64))
+        # all rows of an epoch are of windows that end with it
+        stop = int(ends[0])
+        for start in sorted(set(starts.tolist())):
+            length = stop - start
             window = Window.read(state.windows.get(length))
             of_plugs = (starts == start) & (house >= 0)
             of_all = (starts == start) & (house < 0)

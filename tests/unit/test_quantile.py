@@ -203,6 +203,18 @@ def test_a_snapshot_after_keys_were_renumbered_is_a_full_one() -> None:
         restored.restore(2, True, iter(layers[0][1]))
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_a_snapshot_between_two_slides_has_what_waits(full: bool) -> None:
+    operator, restored = operator_of([4], slide=2), operator_of([4], slide=2)
+    layers = [(True, list(operator.freeze(full=True).pieces()))]
+    assert closed(operator, 0, a=[1.0]) == []
+    layers.append((full, list(operator.freeze(full).pieces())))
+    for each, pieces in layers:
+        restored.restore(1, each, iter(pieces))
+    assert restored.due_epoch == 1
+    assert closed(restored, 1, a=[2.0]) == [("a", -2, 1.5)]
+
+
 def test_a_full_snapshot_is_of_its_moment_though_its_pieces_are_made_later() -> None:
     def run(operator: SlidingQuantile, epochs: range) -> list[Any]:
         rows = {epoch: [float(epoch * 7 % 11)] * 200 for epoch in epochs}
