@@ -26,6 +26,7 @@ from streammine.model.errors import StateVersionError, TopologyError, UserCodeEr
 from streammine.model.topology import FilesSource, PatternOperator
 from streammine.operators.catalog import build_operator
 from streammine.operators.pattern import PatternMatch
+from streammine.operators.patterns.references import conjuncts
 from streammine.operators.site import Site
 
 MINUTE = EpochDefinition("time", 60_000_000, "ts")
@@ -135,6 +136,13 @@ def test_where_order_counts_equal_times_stand_in_canonical_order() -> None:
     for matching in ("next", "strict"):
         assert len(matched("b5 a5", sequence=[A, B], matching=matching)) == 1
         assert len(matched("b5 a5", sequence=[B, A], matching=matching)) == 0
+
+
+def test_elements_of_one_time_stand_in_canonical_order_of_what_is_read() -> None:
+    operator = pattern_of(
+        sequence=[{"b{2}": "kind <> 'x'"}], output={"first": "first(b.v)", "last": "last(b.v)"}
+    )
+    assert close(operator, 0, [(5, "k", "d", 1.0), (5, "k", "b", 9.0)]) == [(9.0, 1.0)]
 
 
 def test_an_event_takes_one_place_in_a_match() -> None:
@@ -353,6 +361,11 @@ def test_certain_matches_of_several_first_events_are_found_once() -> None:
     assert len(matched("b10 a70 c80 x191", **pattern)) == 1
 
 
+def test_next_with_an_absence_at_the_end_leaves_once() -> None:
+    pattern = {"sequence": [A, B, NOT_X], "matching": "next"}
+    assert matched("a0 b1 a70 b71", "a.ts", **pattern) == [(0,), (70,)]
+
+
 def test_absences_at_both_ends() -> None:
     pattern = {"sequence": [NOT_X, A, B, {"not": {"y": "kind = 'y'"}}]}
     assert len(matched("x0 a70 b71", **pattern)) == 1
@@ -378,6 +391,12 @@ def test_an_absence_before_a_closure_ends_with_its_first_element() -> None:
 def test_events_of_the_match_break_nothing() -> None:
     assert len(matched("a1 a2", sequence=["one", {"not": "other"}, "two"])) == 1
     assert len(matched("a1 a2 a3", sequence=["one", {"not": "other"}, "two"])) == 2
+    found = matched(
+        "a1 a2 a3 a4",
+        *("one.ts", "two.ts", "three.ts"),
+        sequence=["one", {"not": "other"}, "two", "three"],
+    )
+    assert found == [(1, 2, 3), (1, 2, 4), (2, 3, 4)]
     compared = ["one", {"not": {"other": "v >= one.v"}}, "two"]
     assert matched("a1 a2 a3", "one.ts", "two.ts", sequence=compared) == [(1, 2), (2, 3)]
 
@@ -578,6 +597,25 @@ def test_what_leaves_is_cut_into_bounded_batches() -> None:
     batches = list(operator.close(closing(0), [accumulator]))
     assert sum(batch.num_rows for batch in batches) == count * count
     assert max(batch.num_rows for batch in batches) <= 65_536
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a.v > 1 and b.v > 2", ["a.v > 1", "b.v > 2"]),
+        ("a.v > 1 or b.v > 2 and c.v > 3", ["a.v > 1 or b.v > 2 and c.v > 3"]),
+        ("a.v between 1 and 2 AND b.v > 2", ["a.v between 1 and 2", "b.v > 2"]),
+        ("(a.v > 1 and b.v > 2) and c.v > 3", ["(a.v > 1 and b.v > 2)", "c.v > 3"]),
+        (
+            "case when a.v > 1 and b.v > 2 then true end and c.v > 3",
+            ["case when a.v > 1 and b.v > 2 then true end", "c.v > 3"],
+        ),
+        ("a.t = 'x and y' and b.t = 'z'", ["a.t = 'x and y'", "b.t = 'z'"]),
+        ("a.v > 1 and", ["a.v > 1 and"]),
+    ],
+)
+def test_conditions_are_cut_at_the_ands_of_their_top(text: str, parts: list[str]) -> None:
+    assert conjuncts(text) == parts
 
 
 # --- mistakes ------------------------------------------------------------------------------------
