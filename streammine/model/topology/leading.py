@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from streammine.model.topology.keyed import KEYED_ELSEWHERE, KeyedFields
-from streammine.model.topology.parts import NO_BOOLEAN, Column, Columns, Part
+from streammine.model.topology.parts import NO_BOOLEAN, Column, Columns, Part, StreamName
 from streammine.model.topology.problems import Path, wrong_value
 from streammine.model.topology.recent import InEventOrder, check_distinct, parsed_call, quoted
 from streammine.model.topology.stateless import Expression, OperatorBase
