@@ -59,7 +59,7 @@ def run(topology: Path, *arguments: str) -> dict[str, Any]:
 @pytest.fixture
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of an application's folder, so that no log or output of the checkout's is used."""
-    ignored = shutil.ignore_patterns("out", ".streammine", "__pycache__")
+    ignored = shutil.ignore_patterns("out", "out-*", ".streammine", "__pycache__")
     return Path(shutil.copytree(ROOT / "apps" / request.param, tmp_path / "app", ignore=ignored))
 
 
@@ -135,6 +135,21 @@ def test_the_trends_are_those_of_plain_python_at_any_speed(app: Path) -> None:
     other = command("apps.trends.check", "--output", app / "out", "--epoch", "120")
     assert other.returncode == 1
     assert "equal       NO" in other.stdout
+
+
+@pytest.mark.parametrize("app", ["wordcount"], indirect=True)
+def test_the_most_frequent_words_of_every_window_are_those_of_plain_python(app: Path) -> None:
+    summary = run(app / "top.yaml")
+    checked = command("apps.wordcount.check_top", "--output", app / "out-top")
+    assert checked.returncode == 0, checked.stdout
+    assert "yes: every rank" in checked.stdout
+    slices = ("--set", "operators.counts.slices=1", "--nodes", "3")
+    assert run(app / "top.yaml", *slices)["output_digest"] == summary["output_digest"]
+
+    run(app / "top.yaml", "--set", "operators.counts.window={length: 9 epochs, slide: 1 epochs}")
+    wrong = command("apps.wordcount.check_top", "--output", app / "out-top")
+    assert wrong.returncode == 1
+    assert "NO: epoch" in wrong.stdout
 
 
 @pytest.mark.parametrize("app", ["similarity"], indirect=True)
