@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from streammine.model.topology.keyed import KEYED_ELSEWHERE, KeyedFields
-from streammine.model.topology.parts import NO_BOOLEAN, Column, Columns, Name, Part
+from streammine.model.topology.parts import NO_BOOLEAN, Column, Columns, Part, StreamName
 from streammine.model.topology.problems import Path, wrong_value
 from streammine.model.topology.recent import InEventOrder, check_distinct, parsed_call, quoted
 from streammine.model.topology.stateless import Expression, OperatorBase
@@ -118,12 +118,12 @@ class LeadersOperator(InEventOrder, OperatorBase, KeyedFields):
     }
     kind: ClassVar[str] = "leaders"
 
-    input: Name | None = Field(
+    input: StreamName | None = Field(
         default=None,
         description="Name of the source or operator whose rows change the ranking.",
         examples=["routes"],
     )
-    inputs: tuple[Name, ...] | None = Field(
+    inputs: tuple[StreamName, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=10,
