@@ -21,6 +21,9 @@ def unequal(left: pa.Array, right: pa.Array) -> Flags:
         left, right = encoded_values(left), encoded_values(right)
     if pa.types.is_null(left.type):
         return np.zeros(len(left), np.bool_)
+    if pa.types.is_float16(left.type):
+        # Arrow compares no halves
+        left, right = left.cast(pa.float32()), right.cast(pa.float32())
     differ = pc.not_equal(left, right)
     if pa.types.is_floating(left.type):
         neither = pc.and_(pc.is_nan(left), pc.is_nan(right))

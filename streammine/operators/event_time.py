@@ -38,7 +38,7 @@ class EventTime:
             hint = (
                 ""
                 if column is not None
-                else "; name another with time: COLUMN, or keep it with map"
+                else " Name another with time: COLUMN, or keep it with map."
             )
             raise TopologyError(
                 f"operator {operator!r}: time: {unknown_column(name, schema)}{hint}"

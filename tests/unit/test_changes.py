@@ -15,6 +15,7 @@ from streammine.model.document import parse_topology
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.operators.changes import ChangedRows
+from streammine.operators.equality import unequal
 from streammine.operators.windows import TumblingWindow
 from streammine.testing import assert_deterministic, assert_rows, simulate
 
@@ -75,6 +76,13 @@ def test_values_are_compared_as_keys_are(
     operator = operator_of()
     close(operator, 0, (1, before))
     assert bool(close(operator, 1, (1, now))) == changed
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_floats_of_all_sizes_are_compared(kind: pa.DataType) -> None:
+    left = pa.array([0.0, math.nan, None, 1.5, None], pa.float32()).cast(kind)
+    right = pa.array([-0.0, math.nan, None, 2.5, 0.0], pa.float32()).cast(kind)
+    assert unequal(left, right).tolist() == [False, False, False, True, True]
 
 
 def test_a_key_that_is_missing_is_gone_and_new_when_it_comes_again() -> None:
