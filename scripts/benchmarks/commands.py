@@ -25,6 +25,7 @@ from benchmarks.snapshots import snapshots
 from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
 from benchmarks.windows import windows
+from benchmarks.taxi import taxi
 from benchmarks.workloads import WORKLOADS, InputKind
 
 COMMIT_EVERY = {"readings": 20}
@@ -125,5 +126,6 @@ for _command in (
     controller,
     outliers,
     smartgrid,
+    taxi,
 ):
     benchmarks.add_command(_command)
