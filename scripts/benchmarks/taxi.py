@@ -33,7 +33,6 @@ COMMIT_EVERY = 20
 CHUNK_TRIPS = 200_000
 PREPARED = {"prepare": {"partitions": 2}}
 PACED_EPOCH = "60s"
-MADE = {"generator": "make_trips:Trips", "seed": 2015}
 DELAYS = ("p50", "p90", "p99", "most")
 
 
@@ -72,8 +71,9 @@ def taxi(
             measured = [cluster.run(topology, APP) for _ in range(runs + 1)]
             figures = _figures(name, measured, trips)
             if seconds:
-                made = {**MADE, "rows": rate * seconds, "rate": f"{rate}/s"}
-                cluster.run(topology_of(name, path, Path(scratch), PACED_EPOCH, made), APP)
+                some = trips_file(folder, rate * seconds)
+                paced = {**PREPARED, "rate": f"{rate}/s"}
+                cluster.run(topology_of(name, some, Path(scratch), PACED_EPOCH, paced), APP)
                 figures |= _delays(Path(scratch) / name)
             found.append(figures)
     if as_json:
@@ -126,8 +126,7 @@ def topology_of(
     }
     content["sinks"] = {sink: {**content["sinks"][sink], "commit": {"every": COMMIT_EVERY}}}
     content["epoch"]["time"] = epoch
-    files = {} if "generator" in source else {"files": str(trips)}
-    content["sources"] = {"trips": {**files, **source, "slices": 2}}
+    content["sources"] = {"trips": {"files": str(trips), **source, "slices": 2}}
     return Topology.model_validate(content)
 
 
