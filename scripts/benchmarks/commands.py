@@ -24,8 +24,8 @@ from benchmarks.smartgrid import smartgrid
 from benchmarks.snapshots import snapshots
 from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
-from benchmarks.windows import windows
 from benchmarks.taxi import taxi
+from benchmarks.windows import windows
 from benchmarks.workloads import WORKLOADS, InputKind
 
 COMMIT_EVERY = {"readings": 20}
