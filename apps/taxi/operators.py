@@ -1,4 +1,4 @@
-"""Where trips start and end, in cells, and which trips don't count."""
+"""Where trips start and end, in cells, which trips don't count, and rows in the columns of the challenge."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streammine import Mapper
 
@@ -130,3 +131,60 @@ class Outliers(Mapper):
         rows = np.flatnonzero(held.any(axis=0))
         texts = pa.array(list(reasons)).take(pa.array(held[:, rows].argmax(axis=0)))
         return pa.record_batch([texts], schema=self.output), rows
+
+
+PLACES = range(1, 11)
+
+
+class RouteRows(Mapper):
+    """The frequent routes in the columns of the challenge: cells as texts."""
+
+    output: ClassVar = pa.schema(
+        [
+            *TIME_FIELDS,
+            *((f"{end}_cell_id_{n}", pa.string()) for n in PLACES for end in ("start", "end")),
+        ]
+    )
+
+    def map_batch(self, batch: pa.RecordBatch) -> Any:
+        numbers = [batch.column(f"{end}_cell_{n}") for n in PLACES for end in ("start", "end")]
+        times = [batch.column(name) for name in TIMES]
+        return pa.record_batch([*times, *_texts(numbers)], schema=self.output)
+
+
+class AreaRows(Mapper):
+    """The profitable areas in the columns of the challenge: cells as texts, money in dollars."""
+
+    output: ClassVar = pa.schema(
+        [
+            *TIME_FIELDS,
+            *(
+                field
+                for n in PLACES
+                for field in (
+                    (f"profitable_cell_id_{n}", pa.string()),
+                    (f"empty_taxies_in_cell_id_{n}", pa.int64()),
+                    (f"median_profit_in_cell_id_{n}", pa.float64()),
+                    (f"profitability_of_cell_{n}", pa.float64()),
+                )
+            ),
+        ]
+    )
+
+    def map_batch(self, batch: pa.RecordBatch) -> Any:
+        columns = [batch.column(name) for name in TIMES]
+        texts = _texts([batch.column(f"cell_{n}") for n in PLACES])
+        for n, text in zip(PLACES, texts, strict=True):
+            taxis, money = batch.column(f"taxis_{n}"), batch.column(f"cents_{n}")
+            whole = pc.multiply(taxis, 100).cast(pa.float64())
+            columns += [text, taxis, pc.divide(money, 100.0), pc.divide(money, whole)]
+        return pa.record_batch(columns, schema=self.output)
+
+
+def _texts(columns: list[pa.Array]) -> list[pa.Array]:
+    """Cells as ``x.y``; each that occurs is written once."""
+    encoded = pa.concat_arrays(columns).dictionary_encode()
+    texts = [f"{cell // 1000}.{cell % 1000}" for cell in encoded.dictionary.to_pylist()]
+    found = pa.array(texts, pa.string()).take(encoded.indices)
+    rows = len(columns[0])
+    return [found.slice(place * rows, rows) for place in range(len(columns))]

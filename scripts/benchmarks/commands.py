@@ -24,6 +24,7 @@ from benchmarks.smartgrid import smartgrid
 from benchmarks.snapshots import snapshots
 from benchmarks.spikes import spikes
 from benchmarks.stalled import stalled
+from benchmarks.taxi import taxi
 from benchmarks.windows import windows
 from benchmarks.workloads import WORKLOADS, InputKind
 
@@ -125,5 +126,6 @@ for _command in (
     controller,
     outliers,
     smartgrid,
+    taxi,
 ):
     benchmarks.add_command(_command)

@@ -15,9 +15,11 @@ from statistics import median
 from typing import Any
 
 import click
+import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
+import streammine
 from benchmarks import options
 from benchmarks.cluster import BenchmarkCluster, Run
 from benchmarks.report import print_json, print_table
@@ -29,6 +31,9 @@ QUERIES = {"routes": "routes_out", "areas": "areas_out"}
 EPOCH = "1h"
 COMMIT_EVERY = 20
 CHUNK_TRIPS = 200_000
+PREPARED = {"prepare": {"partitions": 2}}
+PACED_EPOCH = "60s"
+DELAYS = ("p50", "p90", "p99", "most")
 
 
 @click.command(help="Both queries of the taxi rides: throughput, and delay at a rate.")
@@ -39,6 +44,10 @@ CHUNK_TRIPS = 200_000
 @click.option("--query", type=click.Choice([*QUERIES]), multiple=True, help="Default: both.")
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--epoch", default=EPOCH, show_default=True, help="Length of an epoch.")
+@click.option("--rate", type=click.IntRange(1), default=100_000, show_default=True, help="Trips/s.")
+@click.option(
+    "--seconds", type=click.IntRange(0), default=20, show_default=True, help="Of delay; 0: none."
+)
 def taxi(
     nodes: int,
     events: int | None,
@@ -47,6 +56,8 @@ def taxi(
     query: tuple[str, ...],
     runs: int,
     epoch: str,
+    rate: int,
+    seconds: int,
 ) -> None:
     trips = events or 5_000_000
     path = trips_file(folder, trips)
@@ -56,21 +67,31 @@ def taxi(
         BenchmarkCluster(nodes) as cluster,
     ):
         for name in query or tuple(QUERIES):
-            topology = topology_of(name, path, Path(scratch), {"epoch": epoch})
+            topology = topology_of(name, path, Path(scratch), epoch, PREPARED)
             measured = [cluster.run(topology, APP) for _ in range(runs + 1)]
-            found.append(_figures(name, measured, nodes, trips))
+            figures = _figures(name, measured, trips)
+            if seconds:
+                some = trips_file(folder, rate * seconds)
+                paced = {**PREPARED, "rate": f"{rate}/s"}
+                cluster.run(topology_of(name, some, Path(scratch), PACED_EPOCH, paced), APP)
+                figures |= _delays(Path(scratch) / name)
+            found.append(figures)
     if as_json:
-        print_json({"name": "taxi", "nodes": nodes, "queries": found})
+        print_json({"name": "taxi", "nodes": nodes, "rate": rate, "queries": found})
         return
     print(f"{trips:,} trips from the prepared log, epochs of {epoch}, {nodes} nodes, {runs} runs")
-    head = ("query", "median s", "trips/s", "rows")
-    print_table(
-        head,
-        [
-            (each["query"], f"{each['seconds']:.3f}", f"{each['events_per_second']:,}", "")
-            for each in found
-        ],
-    )
+    rows = [
+        (each["query"], f"{each['seconds']:.3f}", f"{each['events_per_second']:,}")
+        for each in found
+    ]
+    print_table(("query", "median s", "trips/s"), rows)
+    if seconds:
+        print(f"delay at {rate:,} trips/s for {seconds} s, epochs of {PACED_EPOCH}, milliseconds:")
+        columns = ("rows", *DELAYS)
+        print_table(
+            ("query", *columns),
+            [(each["query"], *(f"{each[name]:,}" for name in columns)) for each in found],
+        )
 
 
 def trips_file(folder: Path, trips: int) -> Path:
@@ -88,35 +109,28 @@ def trips_file(folder: Path, trips: int) -> Path:
     return path
 
 
-def topology_of(query: str, trips: Path, output: Path, changes: dict[str, Any]) -> Topology:
+def topology_of(
+    query: str, trips: Path, output: Path, epoch: str, source: dict[str, Any]
+) -> Topology:
     """One query of the app's topology, over other trips."""
-    content = yaml.safe_load(
-        (APP / "topology.yaml").read_text().replace("${output:out}", str(output))
-    )
+    text = (APP / "topology.yaml").read_text().replace("${output:out}", str(output))
+    content = yaml.safe_load(text)
     sink = QUERIES[query]
     wanted = [content["sinks"][sink]["input"]]
     for name in wanted:
         settings = content["operators"].get(name, {})
-        wanted += [settings[each] for each in ("input",) if each in settings]
         wanted += settings.get("inputs", [])
+        wanted += [settings["input"]] if "input" in settings else []
     content["operators"] = {
         name: each for name, each in content["operators"].items() if name in wanted
     }
-    content["sinks"] = {sink: content["sinks"][sink]}
-    content["sinks"][sink]["commit"] = {"every": COMMIT_EVERY}
-    content["epoch"]["time"] = changes["epoch"]
-    content["sources"] = {
-        "trips": {
-            "files": str(trips),
-            "slices": 2,
-            "prepare": {"partitions": 2},
-            **changes.get("source", {}),
-        }
-    }
+    content["sinks"] = {sink: {**content["sinks"][sink], "commit": {"every": COMMIT_EVERY}}}
+    content["epoch"]["time"] = epoch
+    content["sources"] = {"trips": {"files": str(trips), **source, "slices": 2}}
     return Topology.model_validate(content)
 
 
-def _figures(query: str, runs: list[Run], nodes: int, trips: int) -> dict[str, Any]:
+def _figures(query: str, runs: list[Run], trips: int) -> dict[str, Any]:
     """The first run is a warm-up."""
     seconds = [run.seconds for run in runs[1:]]
     return {
@@ -126,4 +140,15 @@ def _figures(query: str, runs: list[Run], nodes: int, trips: int) -> dict[str, A
         "events_per_second": round(trips / median(seconds)),
         "runs": [round(each, 4) for each in seconds],
         "digest": runs[-1].digest(),
+    }
+
+
+def _delays(folder: Path) -> dict[str, Any]:
+    """Of all rows but those of the first tenth of the epochs, in which everything starts."""
+    epochs = [table.column("delay").to_numpy() for _, table in streammine.read_output(str(folder))]
+    delays = np.concatenate(epochs[len(epochs) // 10 :])
+    values = [*np.percentile(delays, [50, 90, 99]), delays.max()]
+    return {
+        "rows": len(delays),
+        **{name: round(float(value), 2) for name, value in zip(DELAYS, values, strict=True)},
     }

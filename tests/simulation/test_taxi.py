@@ -27,8 +27,8 @@ TAXIS = 12
 def taxi(slices: int = 2, sources: int = 2, replicas: int = 1, epoch: str = "60s") -> Topology:
     """The application's topology with other slices and epochs."""
     sinks = {
-        "sinks.routes_out": "{input: frequent_routes, format: console, ordered: true}",
-        "sinks.areas_out": "{input: profitable_areas, format: console, ordered: true}",
+        "sinks.routes_out": "{input: routes_rows, format: console, ordered: true}",
+        "sinks.areas_out": "{input: areas_rows, format: console, ordered: true}",
         "sinks.outliers_out": "{input: outliers, format: console}",
     }
     trackers = ("trips_of_routes", "profits", "empty_taxis")
