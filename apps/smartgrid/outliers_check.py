@@ -3,7 +3,7 @@
 ``python -m apps.smartgrid.outliers_check [--input FILE] [--output FOLDER] [--start SECONDS] [--windows
 SECONDS SECONDS]``, for the readings, the output and the windows that the topology was run with. Nothing here
 is the engine's but the reading of its committed output. Decisions are those of `outliers`, in words; medians
-are made of fractions.
+are doubled, so that they are whole numbers of milliwatts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reading:
 
     ts: int
     plug: Plug
-    watts: Fraction
+    milliwatts: int
 
 
 def readings_of(path: Path, start: int = START) -> Iterator[Reading]:
@@ -51,9 +51,9 @@ def readings_of(path: Path, start: int = START) -> Iterator[Reading]:
             fields = line.rstrip("\n").split(",")[1:] if "," in line else line.split()
             try:
                 ts, value, kind, plug, household, house = fields
-                watts = Fraction(value)
+                load = round(Fraction(value) * 1000)
                 if int(kind) == 1 and int(ts) >= start:
-                    yield Reading(int(ts), (int(house), int(household), int(plug)), watts)
+                    yield Reading(int(ts), (int(house), int(household), int(plug)), load)
             except ValueError:
                 continue
 
@@ -62,21 +62,21 @@ class SortedLoads:
     """Loads in ascending order."""
 
     def __init__(self) -> None:
-        self._loads: list[Fraction] = []
+        self._loads: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self._loads)
 
-    def add(self, load: Fraction) -> None:
+    def add(self, load: int) -> None:
         insort(self._loads, load)
 
-    def remove(self, load: Fraction) -> None:
+    def remove(self, load: int) -> None:
         del self._loads[bisect_left(self._loads, load)]
 
-    def median(self) -> Fraction:
-        """Of an even number, the mean of the middle two."""
+    def median_twice(self) -> int:
+        """Of an even number, the sum of the middle two."""
         count = len(self._loads)
-        return (self._loads[(count - 1) // 2] + self._loads[count // 2]) / 2
+        return self._loads[(count - 1) // 2] + self._loads[count // 2]
 
 
 class Window:
@@ -89,20 +89,21 @@ class Window:
         self._told: dict[int, float] = {}
 
     def add(self, reading: Reading) -> None:
-        self._all.add(reading.watts)
-        self._plugs[reading.plug].add(reading.watts)
+        self._all.add(reading.milliwatts)
+        self._plugs[reading.plug].add(reading.milliwatts)
 
     def remove(self, reading: Reading) -> None:
-        self._all.remove(reading.watts)
-        self._plugs[reading.plug].remove(reading.watts)
+        self._all.remove(reading.milliwatts)
+        self._plugs[reading.plug].remove(reading.milliwatts)
         if not self._plugs[reading.plug]:
             del self._plugs[reading.plug]
 
     def changes(self, second: int) -> Iterator[Row]:
         """The rows that leave with the window that ends behind this second."""
         above: dict[int, list[bool]] = defaultdict(list)
+        overall = self._all.median_twice() if self._all else 0
         for (house, *_), loads in self._plugs.items():
-            above[house].append(loads.median() > self._all.median())
+            above[house].append(loads.median_twice() > overall)
         percentages = {house: 100 * sum(each) / len(each) for house, each in above.items()}
         for house in sorted({*percentages, *self._told}):
             percentage = percentages.get(house)

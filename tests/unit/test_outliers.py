@@ -27,7 +27,7 @@ def table(readings: list[check.Reading]) -> pa.Table:
     house, household, plug = zip(*(reading.plug for reading in readings), strict=True)
     values = {
         "ts": [reading.ts for reading in readings],
-        "value": [float(reading.watts) for reading in readings],
+        "value": [reading.milliwatts / 1000 for reading in readings],
         "property": [1] * len(readings),
         "plug_id": plug,
         "household_id": household,
@@ -71,7 +71,7 @@ def readings_in(batch: pa.RecordBatch) -> list[check.Reading]:
         check.Reading(
             row["ts"],
             (row["house_id"], row["household_id"], row["plug_id"]),
-            check.Fraction(str(row["value"])),
+            round(row["value"] * 1000),
         )
         for row in batch.to_pylist()
         if row["property"] == 1
