@@ -33,7 +33,7 @@ from streammine.operators.joined_columns import JoinedColumns, Keys, whole
 from streammine.operators.kept_rows import KeptRows
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.key_numbers import KeyNumbers, present_keys
-from streammine.operators.unusable_rows import UnusableRows
+from streammine.operators.set_aside import SetAside
 
 _LEFT, _RIGHT = 0, 1
 
@@ -100,7 +100,7 @@ class IntervalJoin:
         self._numbers = KeyNumbers([schemas[0].field(key).type for key in on[0]])
         self._kept = self._none_kept()
         self._frozen_ends: tuple[int, int] | None = None
-        self._unusable = UnusableRows()
+        self._unusable = SetAside()
 
     def prepare(self) -> None:
         """Load the kernels, so that the first epoch does not wait for them."""
@@ -278,17 +278,13 @@ class IntervalJoin:
         column = self._times[port].column
         if len(timed) < batch.num_rows:
             untimed = np.setdiff1d(np.arange(batch.num_rows), timed, assume_unique=True)
-            self._unusable.add(
-                batch, untimed, f"its event time, column {column!r}, is missing or out of range"
-            )
+            reason = f"its event time, column {column!r}, is missing or out of range"
+            self._unusable.add(reason, batch, untimed)
         start, _ = epoch.definition.window(epoch.epoch)
         late = times < start
         if late.any():
-            self._unusable.add(
-                batch,
-                timed[late],
-                f"late: its event time, column {column!r}, lies before its epoch",
-            )
+            reason = f"late: its event time, column {column!r}, lies before its epoch"
+            self._unusable.add(reason, batch, timed[late])
             times, timed = times[~late], timed[~late]
         if len(timed) < batch.num_rows:
             batch = batch.take(pa.array(timed))

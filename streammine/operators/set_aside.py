@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows
+from streammine.model.contracts import DeadRows, IntArray
 from streammine.operators.user_errors import DeadLetters, shortened
 
 _ROW_CHARACTERS = 400
@@ -17,8 +17,10 @@ class SetAside:
     def __init__(self) -> None:
         self._letters = DeadLetters()
 
-    def add(self, reason: str, rows: pa.RecordBatch) -> None:
-        """The rows can't be used for this reason."""
+    def add(self, reason: str, rows: pa.RecordBatch, numbers: IntArray | None = None) -> None:
+        """The rows, or those with these numbers, can't be used for this reason."""
+        if numbers is not None:
+            rows = rows.take(pa.array(numbers))
         for row in rows.to_pylist():
             self._letters.add(reason, row_text(row))
 

@@ -36,7 +36,7 @@ from streammine.operators.joined_columns import (
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.key_numbers import present_keys
 from streammine.operators.keyed_table import KeyedTable
-from streammine.operators.unusable_rows import UnusableRows
+from streammine.operators.set_aside import SetAside
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -115,7 +115,7 @@ class TableJoin:
         self._waiting_times: IntArray = np.empty(0, np.int64)
         self._new_waiting: list[pa.RecordBatch] = []
         self._watermark = BEGINNING
-        self._unusable = UnusableRows()
+        self._unusable = SetAside()
 
     def prepare(self) -> None:
         """Load the kernels, so that the first epoch does not wait for them."""
@@ -223,15 +223,15 @@ class TableJoin:
         if inside.all():
             return batch, times
         where = f"its event time, column {clock.column!r}, lies"
-        self._unusable.add(batch, np.flatnonzero(times < start), f"late: {where} before its epoch")
-        self._unusable.add(batch, np.flatnonzero(times >= end), f"{where} behind its epoch")
+        self._unusable.add(f"late: {where} before its epoch", batch, np.flatnonzero(times < start))
+        self._unusable.add(f"{where} behind its epoch", batch, np.flatnonzero(times >= end))
         return batch.filter(pa.array(inside)), times[inside]
 
     def _changes(self, batch: pa.RecordBatch, epoch: EpochClose) -> _Changes:
         """The usable rows of the table whose time has come, with those that waited for it."""
         present = present_keys([batch.column(key) for key in self.keys[1]])
         if present is not None:
-            self._unusable.add(batch, np.flatnonzero(~present), "a row of the table has a null key")
+            self._unusable.add("a row of the table has a null key", batch, np.flatnonzero(~present))
             batch = batch.filter(pa.array(present))
         clock = self._times.table
         times = np.zeros(batch.num_rows, np.int64)
@@ -280,7 +280,7 @@ class TableJoin:
             return batch, times
         untimed = np.setdiff1d(np.arange(batch.num_rows), timed, assume_unique=True)
         reason = f"its event time, column {clock.column!r}, is missing or out of range"
-        self._unusable.add(batch, untimed, reason)
+        self._unusable.add(reason, batch, untimed)
         return batch.take(pa.array(timed)), times
 
     def _check_table(self, schema: pa.Schema, delete: str | None) -> None:
