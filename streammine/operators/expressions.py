@@ -11,8 +11,8 @@ What the values are:
 - Integers narrower than 64 bits are widened to int64 (unsigned ones to uint64 where the column has
   64 bits) in every expression that computes; an expression that only names a column keeps its type.
 - int64 arithmetic wraps around at its bounds (two's complement), the same on every machine.
-- ``/`` gives a float64; ``x / 0`` is an infinity, ``0 / 0`` is NaN. ``//`` and ``%`` take integers
-  and give null where the divisor is 0.
+- ``/`` gives the float64 that is nearest to the quotient; ``x / 0`` is an infinity, ``0 / 0`` is NaN.
+  ``//`` and ``%`` take integers and give null where the divisor is 0.
 - A number with a point is a float64, except where a decimal column is read; there it is a decimal.
 - Null in, null out. Comparisons know three values; ``coalesce``, ``nullif``, ``case``,
   ``is null`` and ``is not distinct from`` treat nulls.
@@ -128,6 +128,7 @@ class Expression:
             self.type = schema.field(self._column).type
             return
         self._calls: list[pl.Expr] = []
+        self._divisors: dict[str, pl.Series] = {}
         self._probe = _null_rows(self._schema)
         plain = self._without_calls(tokens)
         self._check_numbers(plain)
@@ -150,7 +151,15 @@ class Expression:
             series = series.new_from_index(0, rows)
         return plain_array(series, self.type)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is computed from the columns of a batch and nothing else."""
+        return self._column is None and bool(self.needs) and not (self._calls or self._divisors)
+
     def _computed(self, frame: pl.DataFrame) -> pl.Series:
+        frame = frame.with_columns(
+            series.new_from_index(0, frame.height) for series in self._divisors.values()
+        )
         for call in self._calls:
             frame = frame.with_columns(call)
         return frame.select(self._polars)[:, 0]
@@ -262,6 +271,61 @@ class Expression:
         return Token("column", name)
 
     def _parsed(self, tokens: Sequence[Token]) -> pl.Expr:
+        return self._understood(self._with_divisors(tokens))
+
+    def _with_divisors(self, tokens: Sequence[Token]) -> list[Token]:
+        """The tokens with columns in place of the constants that something is divided by.
+
+        Polars multiplies by the reciprocal of a constant, and ``970 / 100`` would be 9.700000000000001.
+        """
+        found: list[Token] = []
+        index = 0
+        while index < len(tokens):
+            end = self._constant_end(tokens, index)
+            if end is None or not found or operator_of(found[-1]) != "/" or not self._doubles:
+                found.append(tokens[index])
+                index += 1
+                continue
+            constant = self._understood(tokens[index:end])
+            (value,) = self._over_nulls(lambda _, only=constant: _ONE_ROW.select(only))  # type: ignore[misc]
+            if value.dtype.is_numeric() and len(value) == 1:
+                found.append(self._divisor(value, _text(tokens[index:end])))
+            else:
+                found += tokens[index:end]
+            index = end
+        return found
+
+    @property
+    def _doubles(self) -> bool:
+        """Whether quotients are of float64: a float32 or a decimal divided by a constant stays one."""
+        return not any(
+            pa.types.is_decimal(field.type) or field.type in (pa.float32(), pa.float16())
+            for field in self._schema
+        )
+
+    def _constant_end(self, tokens: Sequence[Token], index: int) -> int | None:
+        """Where the number, bracket or call that begins there ends, if no column is in it."""
+        token = tokens[index]
+        if operator_of(token) in ("-", "+") and index + 1 < len(tokens):
+            return self._constant_end(tokens, index + 1)
+        if token.kind == "number":
+            return index + 1
+        opening = index + (token.kind == "function")
+        if opening >= len(tokens) or operator_of(tokens[opening]) != "(":
+            return None
+        end = self._closing(tokens, opening) + 1
+        return None if any(each.kind == "column" for each in tokens[index:end]) else end
+
+    def _divisor(self, value: pl.Series, text: str) -> Token:
+        name = text
+        while name in self._probe.columns and name not in self._divisors:
+            name += "'"
+        self._divisors[name] = value.alias(name)
+        column = self._divisors[name].new_from_index(0, self._probe.height)
+        self._probe = self._probe.with_columns(column)
+        return Token("column", name)
+
+    def _understood(self, tokens: Sequence[Token]) -> pl.Expr:
         try:
             parsed: pl.Expr = pl.sql_expr(_sql(tokens, self._schema))
         except (*_POLARS_ERRORS, ValueError) as error:
@@ -327,7 +391,7 @@ class Expression:
 def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[pa.Array]:
     """The values of several expressions over one batch, computed together: one look at the batch for all of
     them, which is what a small batch costs. Raises UserCodeError."""
-    together = [each for each in expressions if each._column is None and each.needs]
+    together = [each for each in expressions if each.is_plain]
     found: dict[int, pa.Array] = {}
     if len(together) > 1:
         names = list(dict.fromkeys(name for each in together for name in each._schema.names))

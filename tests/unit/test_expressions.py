@@ -73,6 +73,36 @@ def test_int64_arithmetic_wraps_around() -> None:
     assert evaluated("n + 1", batch) == [-(2**63)]
 
 
+@pytest.mark.parametrize(
+    ("divisor", "by"),
+    [
+        ("100", 100.0),
+        ("-3", -3.0),
+        ("7.0", 7.0),
+        ("(50 + 50)", 100.0),
+        ("cast(100 as double)", 100.0),
+        ("sqrt(2)", math.sqrt(2)),
+    ],
+)
+def test_what_is_divided_by_a_constant_is_the_nearest_quotient(divisor: str, by: float) -> None:
+    values = [970.0, 1.0, -7.0, 0.1, 1e300, 5e-324, 123456789.0, 0.0, math.inf, None]
+    batch = pa.record_batch({"value": pa.array(values), "whole": pa.array(range(len(values)))})
+    expected = [None if value is None else value / by for value in values]
+    assert evaluated(f"value / {divisor}", batch) == expected
+    assert evaluated(f"1 + value / {divisor} * 2", batch) == [
+        None if quotient is None else 1 + quotient * 2 for quotient in expected
+    ]
+    assert evaluated(f"whole / {divisor}", batch) == [whole / by for whole in range(len(values))]
+    assert evaluated(f"whole / {divisor}", batch.slice(0, 0)) == []
+
+
+def test_constants_are_divided_once() -> None:
+    assert evaluated("970 / 100") == [9.7, 9.7, 9.7]
+    assert evaluated("date / 10 / 10 - date / -100") == [
+        each / 10 / 10 - each / -100 for each in (10, 20, 30)
+    ]
+
+
 def test_a_number_with_a_point_is_a_decimal_beside_a_decimal_column() -> None:
     expression = Expression("shaped", "price * 0.5", BATCH.schema)
     assert pa.types.is_decimal(expression.type)
