@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import polars.exceptions
 
-from streammine.operators.polars_frames import plain_type
+from streammine.operators.polars_frames import type_text
 
 Argument = pl.Expr | str
 """A computed column, or the text of a literal that stands in the call."""
@@ -83,8 +83,9 @@ class Function:
                         f"argument {number + 1} of {name}, {wanted}, must stand in the expression itself"
                     )
             elif not _IS_A[wanted](kind):
-                found = plain_type(pl.Series(dtype=kind).to_arrow().type)
-                raise CallError(f"argument {number + 1} of {name} must be {wanted}, not {found}")
+                raise CallError(
+                    f"argument {number + 1} of {name} must be {wanted}, not {type_text(kind)}"
+                )
         return self.build(*arguments)
 
 

@@ -37,6 +37,14 @@ import polars.exceptions
 import pyarrow as pa
 
 from streammine.model.errors import TopologyError, UserCodeError
+from streammine.operators.expression_divisors import (
+    POWERS,
+    divides,
+    divisor_end,
+    is_literal,
+    value_per_row,
+    with_alternation,
+)
 from streammine.operators.expression_functions import (
     OWN_FUNCTIONS,
     CallError,
@@ -52,7 +60,7 @@ from streammine.operators.expression_words import (
     unknown_column,
     words_of,
 )
-from streammine.operators.polars_frames import frame_of, plain_array, plain_type
+from streammine.operators.polars_frames import frame_of, plain_array, plain_type, type_text
 
 __all__ = ["FUNCTIONS", "KEYWORDS", "Expression", "unknown_column"]
 
@@ -128,8 +136,10 @@ class Expression:
             self.type = schema.field(self._column).type
             return
         self._calls: list[pl.Expr] = []
-        self._divisors: dict[str, pl.Series] = {}
-        self._probe = _null_rows(self._schema)
+        self._whole_columns: set[str] = set()
+        self._has_powers = any(token.text.lower() in POWERS for token in tokens)
+        self._alternation = _free_name("alternation", columns) if divides(tokens) else None
+        self._probe = self._completed(_null_rows(self._schema))
         plain = self._without_calls(tokens)
         self._check_numbers(plain)
         self._polars = self._parsed(plain).alias("result")
@@ -141,6 +151,9 @@ class Expression:
         if self._column is not None:
             return batch.column(self._column)
         rows = batch.num_rows
+        if rows == 1 and self._has_powers:
+            # a column of one row is a single value, too
+            return self.evaluate(pa.concat_batches([batch, batch])).slice(0, 1)
         frame = _frame(batch.select(self._schema.names)) if self.needs else _ONE_ROW
         try:
             series = self._computed(frame)
@@ -154,14 +167,18 @@ class Expression:
     @property
     def is_plain(self) -> bool:
         """Whether it is computed from the columns of a batch and nothing else."""
-        return self._column is None and bool(self.needs) and not (self._calls or self._divisors)
+        return self._column is None and bool(self.needs) and not self._calls and self._alternation is None
+
+    def _completed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        return frame if self._alternation is None else with_alternation(frame, self._alternation)
 
     def _computed(self, frame: pl.DataFrame) -> pl.Series:
-        frame = frame.with_columns(
-            series.new_from_index(0, frame.height) for series in self._divisors.values()
-        )
+        frame = self._completed(frame)
         for call in self._calls:
             frame = frame.with_columns(call)
+            if (name := call.meta.output_name()) in self._whole_columns:
+                # out of a frame and back a value is held once per row
+                frame = frame.with_columns(frame.get_column(name))
         return frame.select(self._polars)[:, 0]
 
     def _check_numbers(self, tokens: Sequence[Token]) -> None:
@@ -175,7 +192,7 @@ class Expression:
                 found = self._over_nulls(partial(_only, expression)).dtypes[0]
                 if not (found.is_numeric() or found == pl.Null):
                     self._fail(
-                        f"argument {number} of {token.text} must be a number, not {_plain_name(found)}"
+                        f"argument {number} of {token.text} must be a number, not {type_text(found)}"
                     )
 
     def _without_calls(self, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
@@ -262,70 +279,58 @@ class Expression:
         return self._new_column(self._parsed(inside), _text(tokens))
 
     def _new_column(self, expression: pl.Expr, text: str) -> Token:
-        name = text
-        while name in self._probe.columns:
-            name += "'"
+        name = _free_name(text, self._probe.columns)
         call = expression.alias(name)
         self._probe = self._over_nulls(lambda rows: rows.with_columns(call))
         self._calls.append(call)
         return Token("column", name)
 
-    def _parsed(self, tokens: Sequence[Token]) -> pl.Expr:
-        return self._understood(self._with_divisors(tokens))
-
-    def _with_divisors(self, tokens: Sequence[Token]) -> list[Token]:
-        """The tokens with columns in place of the constants that something is divided by.
-
-        Polars multiplies by the reciprocal of a constant, and ``970 / 100`` would be 9.700000000000001.
-        """
+    def _with_whole_operands(self, tokens: Sequence[Token]) -> list[Token]:
+        """The tokens with a value per row where a single one would be computed with otherwise; see
+        `expression_divisors`."""
         found: list[Token] = []
         index = 0
         while index < len(tokens):
-            end = self._constant_end(tokens, index)
-            if end is None or not found or operator_of(found[-1]) != "/" or not self._doubles:
-                found.append(tokens[index])
-                index += 1
-                continue
-            constant = self._understood(tokens[index:end])
-            (value,) = self._over_nulls(lambda _, only=constant: _ONE_ROW.select(only))  # type: ignore[misc]
-            if value.dtype.is_numeric() and len(value) == 1:
-                found.append(self._divisor(value, _text(tokens[index:end])))
+            token = tokens[index]
+            found.append(token)
+            index += 1
+            if operator_of(token) == "/":
+                end = divisor_end(tokens, index, self._closing)
+                found += self._whole_divisor(tokens[index:end])
+            elif token.kind == "function" and token.text.lower() in POWERS:
+                end = self._closing(tokens, index)
+                base, *exponents = _split(tokens[index + 1 : end], ",") or [[]]
+                found += [tokens[index], *self._with_whole_operands(base)]
+                for exponent in exponents:
+                    found += [Token("operator", ","), *self._whole_exponent(exponent)]
             else:
-                found += tokens[index:end]
+                continue
             index = end
         return found
 
-    @property
-    def _doubles(self) -> bool:
-        """Whether quotients are of float64: a float32 or a decimal divided by a constant stays one."""
-        return not any(
-            pa.types.is_decimal(field.type) or field.type in (pa.float32(), pa.float16())
-            for field in self._schema
-        )
+    def _whole_divisor(self, divisor: Sequence[Token]) -> Sequence[Token]:
+        if divisor and is_literal(divisor):
+            assert self._alternation is not None
+            return value_per_row(divisor, self._alternation)
+        return self._whole_column(divisor)
 
-    def _constant_end(self, tokens: Sequence[Token], index: int) -> int | None:
-        """Where the number, bracket or call that begins there ends, if no column is in it."""
-        token = tokens[index]
-        if operator_of(token) in ("-", "+") and index + 1 < len(tokens):
-            return self._constant_end(tokens, index + 1)
-        if token.kind == "number":
-            return index + 1
-        opening = index + (token.kind == "function")
-        if opening >= len(tokens) or operator_of(tokens[opening]) != "(":
-            return None
-        end = self._closing(tokens, opening) + 1
-        return None if any(each.kind == "column" for each in tokens[index:end]) else end
+    def _whole_exponent(self, exponent: Sequence[Token]) -> Sequence[Token]:
+        # x * x for pow(x, 2) in every batch
+        return exponent if is_literal(exponent) else self._whole_column(exponent)
 
-    def _divisor(self, value: pl.Series, text: str) -> Token:
-        name = text
-        while name in self._probe.columns and name not in self._divisors:
-            name += "'"
-        self._divisors[name] = value.alias(name)
-        column = self._divisors[name].new_from_index(0, self._probe.height)
-        self._probe = self._probe.with_columns(column)
-        return Token("column", name)
+    def _whole_column(self, tokens: Sequence[Token]) -> Sequence[Token]:
+        if not tokens or (len(tokens) == 1 and tokens[0].text in self.needs):
+            return tokens
+        column = self._column_of(tokens, 0)
+        self._whole_columns.add(column.text)
+        return [column]
 
-    def _understood(self, tokens: Sequence[Token]) -> pl.Expr:
+    def _parsed(self, tokens: Sequence[Token]) -> pl.Expr:
+        parsed = self._parsed_plainly(tokens)
+        whole = self._with_whole_operands(tokens)
+        return parsed if whole == list(tokens) else self._parsed_plainly(whole)
+
+    def _parsed_plainly(self, tokens: Sequence[Token]) -> pl.Expr:
         try:
             parsed: pl.Expr = pl.sql_expr(_sql(tokens, self._schema))
         except (*_POLARS_ERRORS, ValueError) as error:
@@ -410,12 +415,14 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
 _ONE_ROW = pl.DataFrame({"": [0]})
 
 
+def _free_name(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "'"
+    return name
+
+
 def _only(expression: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(expression)
-
-
-def _plain_name(kind: Any) -> str:
-    return str(plain_type(pl.Series(dtype=kind).to_arrow().type))
 
 
 def _null_rows(schema: pa.Schema) -> pl.DataFrame:

@@ -23,6 +23,13 @@ def plain_type(value_type: pa.DataType) -> pa.DataType:
     return value_type
 
 
+def type_text(kind: pl.DataType) -> str:
+    """What a type of Polars is called, for people."""
+    if kind in (pl.Int128, pl.UInt128):
+        return "an integer of 128 bits"
+    return str(plain_type(pl.Series(dtype=kind).to_arrow().type))
+
+
 def plain_array(series: pl.Series, value_type: pa.DataType) -> pa.Array:
     """The values as one Arrow array of exactly this type."""
     array = series.to_arrow(compat_level=pl.CompatLevel.oldest())

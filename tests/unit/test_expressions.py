@@ -244,3 +244,52 @@ def test_flat_map_refuses_what_can_not_be_split(settings: dict[str, Any], messag
     schema = pa.schema([("line", pa.string()), ("n", pa.int64())])
     with pytest.raises(TopologyError, match=message):
         WordSplit("w", schema, **settings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x / 3",
+        "n / 10",
+        "x / -7.0 / 3 * 2",
+        "x / (1 + 2)",
+        "x / cast(3 as double)",
+        "x / (n / (x / 3))",
+        "cast(x as real) / 3",
+        "x / case when y > 0 then 3 else 7 end",
+        "x / coalesce(y, 3)",
+        "x / 2::double + 1",
+        "pow(x, 2)",
+        "pow(x, n % 5)",
+        "pow(x / 3, case when y > 0 then 2.0 else 0.5 end) / 3",
+        "div(x, 0.7) + mod(x, 0.7)",
+        "log(abs(x), case when y > 0 then 2 else 3 end)",
+    ],
+)
+def test_quotients_and_powers_are_the_same_wherever_a_batch_is_cut(text: str) -> None:
+    random = np.random.default_rng(0)
+    batch = pa.record_batch(
+        {
+            "x": random.standard_normal(200) * 100,
+            "y": random.standard_normal(200),
+            "n": random.integers(-1000, 1000, 200),
+        }
+    )
+    expression = Expression("cut", text, batch.schema)
+    whole = expression.evaluate(batch)
+    for rows in (1, 2, 3):
+        parts = [expression.evaluate(batch.slice(start, rows)) for start in range(0, 200, rows)]
+        assert str(pa.concat_arrays(parts).to_pylist()) == str(whole.to_pylist()), rows
+
+
+def test_a_quotient_is_the_nearest_float() -> None:
+    values = np.random.default_rng(1).standard_normal(500)
+    batch = pa.record_batch({"x": values})
+    for text, right in {"x / 3": values / 3, "x / (60 * 60)": values / 3600}.items():
+        found = Expression("q", text, batch.schema).evaluate(batch)
+        assert (found.to_numpy() == right).all(), text
+
+
+def test_what_has_no_divisor_is_told_in_its_own_words() -> None:
+    with pytest.raises(TopologyError, match="unable to parse '\"x\" /' as Expr"):
+        Expression("q", "x /", pa.schema([("x", pa.float64())]))
