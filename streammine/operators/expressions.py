@@ -351,11 +351,13 @@ class Expression:
             self._fail("it does not give one value per row")
         if series.dtype in (pl.Int128, pl.UInt128):
             self._fail("gives integers of 128 bits; cast the uint64 column: cast(column as bigint)")
+        if series.dtype.is_nested():
+            self._fail(
+                f"gives values of type {type_text(series.dtype)}; a column holds single values"
+            )
         value_type = plain_type(series.to_arrow().type)
         if pa.types.is_null(value_type):
             self._fail("it is always null and has no type; write cast(null as TYPE)")
-        if pa.types.is_nested(value_type):
-            self._fail(f"gives values of type {value_type}; a column holds single values")
         if pa.types.is_integer(value_type) and value_type != pa.uint64() and not self._casts:
             return pa.int64()
         return value_type

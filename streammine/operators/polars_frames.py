@@ -25,9 +25,11 @@ def plain_type(value_type: pa.DataType) -> pa.DataType:
 
 def type_text(kind: pl.DataType) -> str:
     """What a type of Polars is called, for people."""
-    if kind in (pl.Int128, pl.UInt128):
-        return "an integer of 128 bits"
-    return str(plain_type(pl.Series(dtype=kind).to_arrow().type))
+    try:
+        return str(plain_type(pl.Series(dtype=kind).to_arrow().type))
+    except pa.ArrowInvalid:
+        # Arrow has no integers of 128 bits
+        return str(kind).lower()
 
 
 def plain_array(series: pl.Series, value_type: pa.DataType) -> pa.Array:

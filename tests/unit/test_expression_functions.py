@@ -149,6 +149,8 @@ def test_a_function_computes_per_row(text: str, expected: list[Any]) -> None:
         ("sqrt(s)", "argument 1 of sqrt must be a number, not string"),
         ("exp(b)", "argument 1 of exp must be a number, not bool"),
         ("atan2(f, date_trunc('day', ts))", "argument 2 of atan2 must be a number, not timestamp"),
+        ("l % u64", "gives values of type list.int128.; a column holds single values"),
+        ("date_trunc('day', coalesce(u64, i))", "must be a timestamp or date, not int128"),
         ("least()", "least takes arguments, and has none"),
         ("sum(i) > 1", "'sum' takes many rows, and an expression one"),
         # SQL would take what stands behind for a new name, and leave it out
