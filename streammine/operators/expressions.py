@@ -137,7 +137,6 @@ class Expression:
             return
         self._calls: list[pl.Expr] = []
         self._whole_columns: set[str] = set()
-        self._has_powers = any(token.text.lower() in POWERS for token in tokens)
         self._alternation = _free_name("alternation", columns) if divides(tokens) else None
         self._probe = self._completed(_null_rows(self._schema))
         plain = self._without_calls(tokens)
@@ -151,9 +150,10 @@ class Expression:
         if self._column is not None:
             return batch.column(self._column)
         rows = batch.num_rows
-        if rows == 1 and self._has_powers:
-            # a column of one row is a single value, too
-            return self.evaluate(pa.concat_batches([batch, batch])).slice(0, 1)
+        if rows == 1 and self.needs:
+            # a column of one row is a single value, with which Polars computes otherwise: -x is -0.0 or 0.0
+            read = batch.select(self._schema.names)
+            return self.evaluate(pa.concat_batches([read, read])).slice(0, 1)
         frame = _frame(batch.select(self._schema.names)) if self.needs else _ONE_ROW
         try:
             series = self._computed(frame)

@@ -282,6 +282,16 @@ def test_quotients_and_powers_are_the_same_wherever_a_batch_is_cut(text: str) ->
         assert str(pa.concat_arrays(parts).to_pylist()) == str(whole.to_pylist()), rows
 
 
+@pytest.mark.parametrize(
+    "text", ["-x", "0 - x", "0 + x", "x + 0", "-(x) * 2", "-x % 3", "round(-x, 1)"]
+)
+def test_zeros_have_the_same_sign_wherever_a_batch_is_cut(text: str) -> None:
+    batch = pa.record_batch({"x": [0.0, -0.0, 1.0, -0.0, 0.0]})
+    expression = Expression("cut", text, batch.schema)
+    parts = [expression.evaluate(batch.slice(row, 1)) for row in range(batch.num_rows)]
+    assert str(pa.concat_arrays(parts).to_pylist()) == str(expression.evaluate(batch).to_pylist())
+
+
 def test_a_quotient_is_the_nearest_float() -> None:
     values = np.random.default_rng(1).standard_normal(500)
     batch = pa.record_batch({"x": values})
