@@ -12,12 +12,11 @@ Event time inside the engine is int64 microseconds. Integer time columns are tic
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streammine.model.errors import TopologyError
 
@@ -32,6 +31,7 @@ FIRST_TIME = -(2**56)
 can go through a loop, if epochs are not shorter than a sixtieth of a second."""
 
 MICROSECONDS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_MICROSECONDS_PER_DAY = 86_400_000_000
 
 IntArray = npt.NDArray[np.int64]
 
@@ -83,25 +83,35 @@ class EpochDefinition:
         return epoch * self.length, (epoch + 1) * self.length
 
 
-def event_time(column: pa.Array, unit: str) -> IntArray:
-    """Event times of a column without nulls, as int64 microseconds.
+def event_ticks(column: pa.Array, unit: str) -> tuple[npt.NDArray[np.integer[Any]], int]:
+    """Event times of a column without nulls as whole numbers, and how many microseconds each counts for.
 
-    Integer columns are ticks of `unit`; timestamps and dates know their own. Raises TopologyError for
-    any other type.
+    Integer columns are ticks of `unit`; timestamps and dates know their own. What they come to in
+    microseconds may be more than 64 bits hold. Raises TopologyError for any other type.
     """
     kind = column.type
     if pa.types.is_integer(kind):
-        ticks: IntArray = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-        factor = MICROSECONDS_PER_UNIT[unit]
-        return ticks if factor == 1 else ticks * factor
-    if pa.types.is_date(kind):
-        column = pc.cast(column, pa.timestamp("us"))
-        kind = column.type
+        return column.to_numpy(zero_copy_only=False), MICROSECONDS_PER_UNIT[unit]
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32()).to_numpy(zero_copy_only=False), _MICROSECONDS_PER_DAY
+    if pa.types.is_date64(kind):
+        return column.cast(pa.int64()).to_numpy(zero_copy_only=False), MICROSECONDS_PER_UNIT["ms"]
     if pa.types.is_timestamp(kind):
-        ticks = pc.cast(column, pa.int64()).to_numpy(zero_copy_only=False)
-        if kind.unit == "ns":
-            return ticks // 1000
-        return ticks * MICROSECONDS_PER_UNIT[kind.unit]
+        ticks = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return (
+            (ticks // 1000, 1) if kind.unit == "ns" else (ticks, MICROSECONDS_PER_UNIT[kind.unit])
+        )
     raise TopologyError(
         f"event-time column has type {kind}; it must be an integer, a timestamp or a date"
     )
+
+
+def in_microseconds(ticks: npt.NDArray[np.integer[Any]], factor: int) -> IntArray:
+    """The ticks (see `event_ticks`) as int64 microseconds; those that these can't say are any number."""
+    times: IntArray = ticks.astype(np.int64, copy=False)
+    return times if factor == 1 else times * factor
+
+
+def event_time(column: pa.Array, unit: str) -> IntArray:
+    """Event times of a column without nulls, as int64 microseconds. Raises TopologyError."""
+    return in_microseconds(*event_ticks(column, unit))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streammine.model.epochs import BEGINNING, INFINITY, MICROSECONDS_PER_UNIT, event_time
+from streammine.model.epochs import BEGINNING, INFINITY, event_ticks, in_microseconds
 from streammine.model.errors import TopologyError
 
 NO_TIME = 0
@@ -43,20 +43,13 @@ def usable_event_times(column: pa.Array, unit: str) -> tuple[IntArray, BoolArray
     usable: BoolArray | None = None
     if column.null_count:
         usable = column.is_valid().to_numpy(zero_copy_only=False)
-        column = pc.fill_null(column, pa.scalar(0, pa.int32()).cast(kind))
-    if pa.types.is_integer(kind):
-        factor = MICROSECONDS_PER_UNIT[unit]
-        ticks = column.to_numpy(zero_copy_only=False)
-    elif pa.types.is_timestamp(kind):
-        factor = 1 if kind.unit == "ns" else MICROSECONDS_PER_UNIT[kind.unit]
-        ticks = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    else:
-        return event_time(column, unit), usable
+        column = pc.fill_null(column, pa.scalar(0, kind))
+    ticks, factor = event_ticks(column, unit)
     most = INFINITY // factor
     if len(ticks) and (int(ticks.min()) < -most or int(ticks.max()) > most):
         in_range = (ticks >= -most) & (ticks <= most)
         usable = in_range if usable is None else usable & in_range
-    return event_time(column, unit), usable
+    return in_microseconds(ticks, factor), usable
 
 
 def merge_keys(column: pa.Array) -> tuple[IntArray, BoolArray | None]:
@@ -74,7 +67,7 @@ def merge_keys(column: pa.Array) -> tuple[IntArray, BoolArray | None]:
     usable: BoolArray | None = None
     if column.null_count:
         usable = column.is_valid().to_numpy(zero_copy_only=False)
-        column = pc.fill_null(column, pa.scalar(0, pa.int32()).cast(kind))
+        column = pc.fill_null(column, pa.scalar(0, kind))
     if pa.types.is_temporal(kind):
         column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
     values = column.to_numpy(zero_copy_only=False)

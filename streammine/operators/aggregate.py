@@ -26,14 +26,11 @@ from streammine.operators.frozen import Handover, check_version
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
 from streammine.operators.map import check_column_name
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import SPAN_TYPE, TumblingWindow
 
 _HELD_ROWS_LIMIT = 262_144
 _OUTPUT_ROWS_LIMIT = 65_536
 _OUTPUT_BYTES = 64 << 20
-
-SPAN_TYPE = pa.timestamp("us")
-"""Of the columns that say when a window starts and ends."""
 
 
 class AggregateSettings(TypedDict, total=False):
@@ -185,8 +182,8 @@ class KeyedAggregate(AggregateBase):
             self._open.add(self._window.last_epoch(epoch.epoch), state)
         batches: list[pa.RecordBatch] = []
         for last_epoch, over in self._open.take_closed(epoch.epoch):
-            first_epoch = last_epoch - self._window.epochs + 1
-            batches += self._leave(last_epoch, over, epoch_span(epoch, first_epoch, last_epoch))
+            span = self._window.span(epoch.definition, last_epoch)
+            batches += self._leave(last_epoch, over, span)
         return batches
 
     @property
@@ -290,11 +287,6 @@ class AggregateAccumulator:
     def _bound_held(self) -> None:
         if self._held_rows > _HELD_ROWS_LIMIT:
             self.groups()
-
-
-def epoch_span(epoch: EpochClose, first_epoch: int, last_epoch: int) -> tuple[int, int]:
-    """Start and end of a window of epochs, in microseconds where epochs are of time."""
-    return epoch.definition.window(first_epoch)[0], epoch.definition.window(last_epoch)[1]
 
 
 def _cut(batch: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -125,6 +125,7 @@ def _join(settings: JoinOperator, site: Site) -> BuiltOperator:
         kind=settings.join.kind,
         suffix=settings.join.suffix,
         window=site.window(settings),
+        spans=None if settings.window is None else site.epoch,
         ordered=site.ordered,
     )
 

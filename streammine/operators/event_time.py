@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streammine.model.contracts import IntArray
-from streammine.model.epochs import MICROSECONDS_PER_UNIT, EpochDefinition, event_time
+from streammine.model.epochs import EpochDefinition, event_ticks, in_microseconds
 from streammine.model.errors import TopologyError
 from streammine.operators.expressions import unknown_column
 
@@ -64,27 +63,10 @@ class EventTime:
         if column.null_count:
             rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
             column = column.drop_null()
-        fits = self._fits(column)
-        if fits is not None:
-            rows = rows[fits]
-            column = column.filter(pa.array(fits))
-        return event_time(column, self._unit), rows
-
-    def _fits(self, column: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-        """Which values lie between EARLIEST and LATEST; None where all do."""
-        kind = column.type
-        if pa.types.is_date(kind) or not len(column):
-            return None
-        if pa.types.is_timestamp(kind):
-            factor = {"ns": 1, "us": 1}.get(kind.unit) or MICROSECONDS_PER_UNIT[kind.unit]
-            column = pc.cast(column, pa.int64())
-        else:
-            factor = MICROSECONDS_PER_UNIT[self._unit]
-        ends = pc.min_max(column).as_py()
-        if ends["min"] * factor >= EARLIEST and ends["max"] * factor <= LATEST:
-            return None
+        ticks, factor = event_ticks(column, self._unit)
         # in units of the column: the product may be more than 64 bits hold
         low, high = -(-EARLIEST // factor), LATEST // factor
-        values = column.to_numpy(zero_copy_only=False)
-        found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (values >= low) & (values <= high)
-        return found
+        if len(ticks) and (int(ticks.min()) < low or int(ticks.max()) > high):
+            fits = np.flatnonzero((ticks >= low) & (ticks <= high))
+            rows, ticks = rows[fits], ticks[fits]
+        return in_microseconds(ticks, factor), rows

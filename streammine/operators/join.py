@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
+from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators import hash_join
 from streammine.operators.frozen import (
@@ -54,9 +56,11 @@ class EquiJoin:
         kind: JoinKind = JoinKind.INNER,
         suffix: str = "_right",
         window: TumblingWindow | None = None,
+        spans: EpochDefinition | None = None,
         ordered: bool = False,
     ) -> None:
-        """`on`: the key columns of both sides, compared in pairs. Raises TopologyError."""
+        """`on`: the key columns of both sides, compared in pairs. `spans`: the epochs, if the output is to
+        say when each window starts and ends. Raises TopologyError."""
         self.name = name
         keys = (tuple(on[0]), tuple(on[1]))
         self.keys: tuple[tuple[str, ...], ...] = keys
@@ -68,7 +72,8 @@ class EquiJoin:
         self._window = window or TumblingWindow()
         self._ordered = ordered
         self._schemas = (left, right)
-        self._columns = JoinedColumns(name, self._schemas, keys, kind, suffix)
+        span = None if spans is None else partial(self._window.span, spans)
+        self._columns = JoinedColumns(name, self._schemas, keys, kind, suffix, span=span)
         self.output = self._columns.schema
         self.output_order: tuple[str, ...] = tuple(self.output.names)
         self._windows: dict[int, Sides] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from streammine.model.canonical import canonical_order
 from streammine.model.errors import TopologyError
 from streammine.model.topology.join_kinds import JoinKind
-from streammine.model.topology.keyed import EPOCH_COLUMN
+from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
 from streammine.operators.keys import check_key
+from streammine.operators.windows import SPAN_TYPE
 
 OUTPUT_ROWS_LIMIT = 65_536
 """Rows of one output batch, at most."""
@@ -27,14 +28,18 @@ Side: TypeAlias = pa.RecordBatch | pa.Table
 
 Keys = tuple[tuple[str, ...], tuple[str, ...]]
 
+Span = Callable[[int], tuple[int, int]]
+"""Start and end, in microseconds, of the window that leaves in an epoch."""
+
 
 class JoinedColumns:
     """The columns of a join's output, `schema`, and how they are taken from its inputs.
 
-    They are ``epoch``, the key columns under their left names, the left input's other columns and the
-    right one's, those of taken names with the suffix. A column ``epoch`` of an input gives way to that of
-    the output: it said in which epoch the row left where it was made. A row without a partner has its own key
-    and nulls in the other side's columns. Semi and anti joins have ``epoch`` and the left columns alone.
+    They are ``epoch``, where spans are asked for ``window_start`` and ``window_end``, the key columns under
+    their left names, the left input's other columns and the right one's, those of taken names with the
+    suffix. A column ``epoch`` of an input gives way to that of the output: it said in which epoch the row
+    left where it was made. A row without a partner has its own key and nulls in the other side's columns.
+    Semi and anti joins have no columns of the right input.
     """
 
     def __init__(
@@ -45,15 +50,21 @@ class JoinedColumns:
         kind: JoinKind,
         suffix: str,
         hidden: Sequence[str] = (),
+        span: Span | None = None,
     ) -> None:
         """`keys`: the key columns of both sides, compared in pairs; `hidden`: right columns that do not
-        leave. Raises TopologyError."""
+        leave; `span`: what the output is to say of each window. Raises TopologyError."""
         self._operator = operator
         self._keys = keys
+        self._span = span
         self._check_keys(schemas)
         left, right = schemas
         right_keys = dict(zip(keys[0], (right.field(key) for key in keys[1]), strict=True))
         fields = [pa.field(EPOCH_COLUMN, pa.int64())]
+        if span is not None:
+            self._check_spans(left)
+            fields += [pa.field(name, SPAN_TYPE) for name in SPAN_COLUMNS]
+        first_key = len(fields)
         for key in keys[0]:
             field = left.field(key)
             # the key of a right row that is alone
@@ -74,8 +85,9 @@ class JoinedColumns:
             fields.append(field.with_name(name).with_nullable(nullable))
         self._check_output([field.name for field in fields], suffix)
         self.schema = pa.schema(fields)
-        first_right = 1 + len(keys[0]) + len(self._left_columns)
-        self._left_fields = fields[1 + len(keys[0]) : first_right]
+        first_left = first_key + len(keys[0])
+        first_right = first_left + len(self._left_columns)
+        self._left_fields = fields[first_left:first_right]
         self._right_fields = fields[first_right:]
 
     def pairs(
@@ -109,8 +121,18 @@ class JoinedColumns:
         return iter(ordered.to_batches(max_chunksize=OUTPUT_ROWS_LIMIT))
 
     def _batch(self, epoch: int, columns: list[pa.Array], rows: int) -> pa.RecordBatch:
-        epochs = pa.repeat(pa.scalar(epoch, pa.int64()), rows)
-        return pa.record_batch([epochs, *columns], schema=self.schema)
+        first = [pa.repeat(pa.scalar(epoch, pa.int64()), rows)]
+        if self._span is not None:
+            first += [pa.repeat(pa.scalar(end, SPAN_TYPE), rows) for end in self._span(epoch)]
+        return pa.record_batch([*first, *columns], schema=self.schema)
+
+    def _check_spans(self, left: pa.Schema) -> None:
+        for column in SPAN_COLUMNS:
+            if column in left.names:
+                raise TopologyError(
+                    f"operator {self._operator!r}: column {column!r} says when the window starts or ends, "
+                    "which every join with a window adds; rename that of the left input with a map before"
+                )
 
     def _check_keys(self, schemas: tuple[pa.Schema, pa.Schema]) -> None:
         for side, keys, schema in zip(("left", "right"), self._keys, schemas, strict=True):

@@ -14,7 +14,7 @@ from streammine.model.contracts import Accumulator, Combiner, DeadRows, EpochClo
 from streammine.model.durations import Duration
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
-from streammine.operators.aggregate import SPAN_TYPE, AggregateBase, AggregateSettings
+from streammine.operators.aggregate import AggregateBase, AggregateSettings
 from streammine.operators.aggregates.definitions import BeyondRangeError
 from streammine.operators.aggregates.sessions import OverSessions, SessionGroups
 from streammine.operators.event_time import EventTime
@@ -27,6 +27,7 @@ from streammine.operators.frozen import (
     row_pieces,
 )
 from streammine.operators.set_aside import SetAside
+from streammine.operators.windows import SPAN_TYPE
 
 
 class SessionAggregate(AggregateBase):

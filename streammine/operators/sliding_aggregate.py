@@ -13,7 +13,6 @@ from streammine.operators.aggregate import (
     AggregateAccumulator,
     AggregateBase,
     AggregateSettings,
-    epoch_span,
 )
 from streammine.operators.aggregates.sliding import SlidingGroups
 from streammine.operators.aggregates.state import GroupState
@@ -59,7 +58,7 @@ class SlidingAggregate(AggregateBase):
         window = self._window
         if not self._groups.panes or not window.ends_with(epoch.epoch):
             return []
-        span = epoch_span(epoch, epoch.epoch - window.epochs + 1, epoch.epoch)
+        span = window.span(epoch.definition, epoch.epoch)
         left = self._leave(epoch.epoch, self._groups.whole(), span)
         self._groups.drop_before(window.first_needed(epoch.epoch))
         return left

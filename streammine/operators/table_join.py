@@ -136,16 +136,14 @@ class TableJoin:
         assert isinstance(left_side, JoinSide)
         assert isinstance(table_side, JoinSide)
         left, left_times = self._left(whole(left_side.batches, self._schemas[0]), epoch)
+        self._catch_up(epoch)
         changes = self._changes(whole(table_side.batches, self._schemas[1]), epoch)
         keys = self._table.numbers.known([left.column(key) for key in self.keys[0]], left.num_rows)
         versions = np.full(left.num_rows, -1, np.int64)
         if left_times is not None:
             versions = _versions(changes, keys, left_times)
             places, table = self._table.places(keys), self._table.rows
-        last = changes.last
-        if len(last):
-            chosen = changes.rows.take(pa.array(last))
-            self._table.change(chosen, changes.keys[last], changes.removes[last])
+        self._change(changes)
         if left_times is None:
             # the table may have numbered its keys anew
             keys = self._table.numbers.known(
@@ -241,6 +239,10 @@ class TableJoin:
             assert clock is not None, "who looks at the times of one side does so at the other's"
             batch = self._due(batch, times, epoch.watermark)
             times, _ = clock.of(batch)
+        return self._in_versions(batch, times)
+
+    def _in_versions(self, batch: pa.RecordBatch, times: IntArray) -> _Changes:
+        """Usable rows of the table, each version of a key behind the one before."""
         columns = [batch.column(key) for key in self.keys[1]]
         keys = self._table.numbers.of(columns, batch.num_rows)
         order = _version_order(batch, keys, times)
@@ -250,6 +252,26 @@ class TableJoin:
             flags = pc.fill_null(batch.column(self._delete), False)
             removes = flags.to_numpy(zero_copy_only=False)
         return _Changes(batch, keys[order], times[order], removes)
+
+    def _change(self, changes: _Changes) -> None:
+        last = changes.last
+        if len(last):
+            chosen = changes.rows.take(pa.array(last))
+            self._table.change(chosen, changes.keys[last], changes.removes[last])
+
+    def _catch_up(self, epoch: EpochClose) -> None:
+        """Change the table by the rows that waited for epochs before this one.
+
+        Which epochs are closed here depends on the other keys of the slice; what comes in this one, however
+        late, replaces these rows all the same.
+        """
+        start, _ = epoch.definition.window(epoch.epoch)
+        until = int(self._waiting_times.searchsorted(start))
+        if not until:
+            return
+        waited, times = self._waiting.slice(0, until), self._waiting_times[:until]
+        self._waiting, self._waiting_times = self._waiting.slice(until), self._waiting_times[until:]
+        self._change(self._in_versions(waited, times))
 
     def _due(self, batch: pa.RecordBatch, times: IntArray, watermark: int) -> pa.RecordBatch:
         """Rows whose time is before the watermark, of those that come now and those that waited."""

@@ -12,6 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+import pyarrow as pa
+
+from streammine.model.epochs import EpochDefinition
+
+SPAN_TYPE = pa.timestamp("us")
+"""Of the columns that say when a window starts and ends."""
+
 
 @dataclass(frozen=True)
 class TumblingWindow:
@@ -25,6 +32,12 @@ class TumblingWindow:
     def last_epoch(self, epoch: int) -> int:
         """The last epoch of the window that `epoch` lies in."""
         return (epoch // self.epochs + 1) * self.epochs - 1
+
+    def span(self, definition: EpochDefinition, last_epoch: int) -> tuple[int, int]:
+        """Start and end of the window that ends with `last_epoch`, in microseconds where epochs are of
+        time."""
+        first_epoch = last_epoch - self.epochs + 1
+        return definition.window(first_epoch)[0], definition.window(last_epoch)[1]
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,10 @@ class OverlappingWindows:
     def pane_epochs(self) -> int:
         """The longest stretches of epochs that every window holds as a whole or not at all."""
         return gcd(self.epochs, self.slide)
+
+    def span(self, definition: EpochDefinition, last_epoch: int) -> tuple[int, int]:
+        """As that of a tumbling window."""
+        return TumblingWindow(self.epochs).span(definition, last_epoch)
 
     def ends_with(self, epoch: int) -> bool:
         """Whether a window ends with this epoch."""

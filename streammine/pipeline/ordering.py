@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streammine.model.epochs import BEGINNING, INFINITY, MICROSECONDS_PER_UNIT, event_time
+from streammine.model.epochs import BEGINNING, INFINITY, event_ticks, in_microseconds
 from streammine.model.errors import InputError
 
 IntArray = npt.NDArray[np.int64]
@@ -83,21 +83,10 @@ def event_times(column: pa.Array, unit: str) -> tuple[IntArray, BoolArray]:
     """(event times in microseconds, which of them are usable). Null and unheard-of times are
     not."""
     usable = column.is_valid().to_numpy(zero_copy_only=False)
-    filled = (
-        column if column.null_count == 0 else pc.fill_null(column, pa.scalar(0).cast(column.type))
-    )
-    times = event_time(filled, unit)
-    factor = 1
-    if pa.types.is_integer(filled.type):
-        factor = MICROSECONDS_PER_UNIT[unit]
-    elif pa.types.is_timestamp(filled.type) and filled.type.unit != "ns":
-        factor = MICROSECONDS_PER_UNIT[filled.type.unit]
-        filled = filled.cast(pa.int64())
-    elif not pa.types.is_integer(filled.type):
-        return times, usable
-    ticks = filled.to_numpy(zero_copy_only=False)
+    filled = column if column.null_count == 0 else pc.fill_null(column, pa.scalar(0, column.type))
+    ticks, factor = event_ticks(filled, unit)
     most = INFINITY // factor
-    return times, usable & (ticks <= most) & (ticks >= -most)
+    return in_microseconds(ticks, factor), usable & (ticks <= most) & (ticks >= -most)
 
 
 def merge_keys(column: pa.Array, name: str) -> tuple[IntArray, BoolArray]:
@@ -117,7 +106,7 @@ def merge_keys(column: pa.Array, name: str) -> tuple[IntArray, BoolArray]:
             " it must be an integer, a float, a timestamp or a date"
         )
     if column.null_count:
-        column = pc.fill_null(column, pa.scalar(0).cast(column.type))
+        column = pc.fill_null(column, pa.scalar(0, column.type))
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype == np.uint64:
         return (values ^ np.uint64(2**63)).view(np.int64), usable

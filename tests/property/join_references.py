@@ -125,10 +125,15 @@ def with_table(
     for epoch, (lefts, changes) in epochs.items():
         usable = [row for row in changes if row[0] is not None and not (timed and row[1] is None)]
         dead += len(changes) - len(usable)
-        end = (epoch + 1) * seconds
+        start, end = epoch * seconds, (epoch + 1) * seconds
+        # whether an epoch between had rows makes no difference to those that waited for it
+        for row in sorted(waiting, key=_version):
+            if row[1] < start:
+                table[_hashed(row[0])] = row
+        waiting = [row for row in waiting if row[1] >= start]
         due = [row for row in waiting + usable if not as_of or row[1] < end]
         waiting = [row for row in waiting + usable if as_of and row[1] >= end]
-        due.sort(key=lambda row: ((row[1],) if timed else (), *map(_canonical, row)))
+        due.sort(key=_version if timed else _content)
         after = dict(table)
         for row in due:
             after[_hashed(row[0])] = row
@@ -136,7 +141,7 @@ def with_table(
         for left in lefts:
             found = after.get(_hashed(left[0]))
             if as_of:
-                if left[1] is None or not epoch * seconds <= left[1] < end:
+                if left[1] is None or not start <= left[1] < end:
                     dead += 1
                     continue
                 held = [row for row in due if same_key(left, row) and row[1] <= left[1]]
@@ -150,6 +155,14 @@ def with_table(
         table = after
         output[epoch] = [(epoch, *row) for row in rows]
     return output, dead
+
+
+def _version(row: Row) -> Any:
+    return (row[1], *_content(row))
+
+
+def _content(row: Row) -> Any:
+    return tuple(map(_canonical, row))
 
 
 def _hashed(key: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -48,13 +49,24 @@ def topology(join: dict[str, Any], **settings: Any) -> Topology:
     return made.sink("result", input="pairs", format="console")
 
 
+def _instant(seconds: int) -> datetime.datetime:
+    return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+
+
 @pytest.mark.parametrize("kind", list(JoinKind))
 def test_joins_in_windows(kind: JoinKind) -> None:
     inputs = {"left": events(1, 60), "right": events(2, 60)}
     made = topology({"right": "right", "on": "key", "kind": kind}, window="30s")
     result = assert_deterministic(made, inputs, seeds=SEEDS)
     expected = windowed(kind, by_epoch(**inputs), 3)
-    assert_rows(result.table("result"), [row for rows in expected.values() for row in rows])
+    seconds = ((epoch + 1) * SECONDS for epoch in expected)
+    spans = [tuple(map(_instant, (end - 30, end))) for end in seconds]
+    rows = [
+        (row[0], *span, *row[1:])
+        for span, rows in zip(spans, expected.values(), strict=True)
+        for row in rows
+    ]
+    assert_rows(result.table("result"), rows)
 
 
 @pytest.mark.parametrize("kind", list(JoinKind))

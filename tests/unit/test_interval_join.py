@@ -229,6 +229,12 @@ def test_how_it_is_written(when: str, bounds: tuple[int, int]) -> None:
     assert JoinOperator.model_validate(settings.model_dump(mode="json")) == settings
 
 
+def test_outputs_of_splits_have_names_of_two_words() -> None:
+    join = {"left": "a.high", "right": "b", "on": "id", "when": "a.high.ts between b.ts and b.ts"}
+    distance = JoinOperator.model_validate({"join": join}).join.distance
+    assert (distance.left_column, distance.right_column) == ("ts", "ts")
+
+
 def test_a_join_with_itself_says_left_and_right() -> None:
     join = {
         "left": "a",

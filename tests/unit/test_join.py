@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import random
 from collections import Counter
@@ -14,8 +15,11 @@ import pytest
 from streammine.model.contracts import EpochClose, Flushes, HoldsWindows, StatefulOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
+from streammine.model.topology import JoinOperator
 from streammine.model.topology.join_kinds import JoinKind
+from streammine.operators.catalog import build_operator
 from streammine.operators.join import EquiJoin
+from streammine.operators.site import Site
 from streammine.operators.windows import TumblingWindow
 
 MINUTE = EpochDefinition("time", 60_000_000, "ts")
@@ -63,6 +67,38 @@ def test_all_pairs_of_equal_keys_leave_and_nulls_match_nothing() -> None:
         (4, 2, "d", "x"),
         (4, 2, "d", None),
     ]
+
+
+@pytest.mark.parametrize("kind", list(JoinKind))
+def test_a_window_that_is_asked_for_says_when_it_starts_and_ends(kind: JoinKind) -> None:
+    settings = JoinOperator.model_validate(
+        {"join": {"left": "a", "right": "b", "on": "id", "kind": kind}, "window": "2m"}
+    )
+    operator = build_operator(settings, Site("matches", [LEFT.schema, RIGHT.schema], MINUTE))
+    assert isinstance(operator, EquiJoin)
+    assert operator.output.names[:4] == ["epoch", "window_start", "window_end", "id"]
+    assert operator.output.field("window_start").type == pa.timestamp("us")
+    assert joined(operator, -2, [LEFT], []) == []
+    found = joined(operator, -1, [], [RIGHT])
+    epoch = datetime.datetime(1970, 1, 1)
+    span = (epoch - datetime.timedelta(minutes=2), epoch)
+    assert found
+    assert {row[:3] for row in found} == {(-1, *span)}
+
+
+def test_columns_of_the_names_of_a_windows_ends() -> None:
+    spans = pa.schema([("id", pa.int64()), ("window_start", pa.int64())])
+    settings: dict[str, Any] = {"spans": MINUTE, "window": TumblingWindow(2)}
+    keys = (["id"], ["id"])
+    operator = EquiJoin("m", LEFT.schema, spans, keys, **settings)
+    assert operator.output.names[-2:] == ["name", "window_start_right"]
+    assert EquiJoin("m", spans, LEFT.schema, keys).output.names[:3] == [
+        "epoch",
+        "id",
+        "window_start",
+    ]
+    with pytest.raises(TopologyError, match="rename that of the left input with a map before"):
+        EquiJoin("m", spans, LEFT.schema, keys, **settings)
 
 
 def test_order_does_not_depend_on_arrival() -> None:

@@ -149,6 +149,21 @@ def test_as_of_a_time_what_comes_later_replaces_what_came_before() -> None:
     assert closed(operator, 6, [(1, 60)], [price(1, 3, 7)]) == [(1, 60, 3, 7)]
 
 
+@pytest.mark.parametrize("between", [(), (2,), (2, 5)])
+def test_what_waited_is_replaced_whichever_epochs_are_closed_between(
+    between: tuple[int, ...],
+) -> None:
+    operator = operator_of(kind="left", as_of="ts")
+    closed(operator, 0, [], [price(1, 25, 5), price(2, 25, 6), price(2, 55, 8)])
+    for number in between:
+        closed(operator, number)
+    assert closed(operator, 7, [(1, 70), (2, 70)], [price(1, 3, 7)]) == [
+        (1, 70, 3, 7),
+        (2, 70, 55, 8),
+    ]
+    assert closed(operator, 8, [(1, 80)]) == [(1, 80, 3, 7)]
+
+
 def test_rows_of_the_table_are_removed() -> None:
     operator = operator_of(kind="left")
     closed(operator, 0, [], [price(1, 0, 5), price(2, 0, 6, False)])

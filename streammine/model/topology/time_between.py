@@ -13,7 +13,7 @@ from streammine.model.topology.parts import LONGEST_TEXT
 from streammine.model.topology.problems import shown, wrong_value
 
 _EXAMPLE = "clicks.ts between views.ts - 5m and views.ts + 30s"
-_COLUMN = r"(\w[\w-]*)\.(\w+)"
+_COLUMN = r"(\w[\w-]*(?:\.\w[\w-]*)?)\.(\w+)"
 _BOUND = _COLUMN + r"(?:\s*([+-])\s*([0-9.]+\s*[a-z]+))?"
 _WHOLE = re.compile(rf"\s*{_COLUMN}\s+between\s+{_BOUND}\s+and\s+{_BOUND}\s*")
 
