@@ -107,7 +107,8 @@ def forecasts(
     of_plug, of_house = cache(loads.of_plug), cache(loads.of_house)
     by_epoch: dict[int, list[Reading]] = defaultdict(list)
     for reading in readings:
-        by_epoch[reading.ts // epoch_seconds].append(reading)
+        if reading.ts >= start:
+            by_epoch[reading.ts // epoch_seconds].append(reading)
     found: Forecasts = {
         (level, minutes): defaultdict(set)
         for level in ("house", "plug")

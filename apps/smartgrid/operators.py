@@ -70,6 +70,8 @@ AHEAD = 2
 
 LOAD = 1
 """The property of readings that are loads; 0 is work."""
+LAST_MINUTE = 2**31 - 1
+"""Minutes are kept in 32 bits: a time in milliseconds would be beyond."""
 LARGEST_WATTS = 1e6
 """So that the milliwatts of a slice, with a reading a second, are exact as a float."""
 
@@ -109,6 +111,8 @@ class Loads(Mapper):
         minutes = (batch.column("ts").to_numpy()[rows] - self._start) // MINUTE_SECONDS
         if minutes.size and minutes.min() < 0:
             raise ValueError(f"the reading is from before the first slice, {self._start}")
+        if minutes.size and minutes.max() > LAST_MINUTE:
+            raise ValueError(f"the reading is of no time in seconds: more than {LAST_MINUTE} minutes on")
         columns = [batch.column(name).to_numpy()[rows] for name in PLUG]
         if any(column.size and (column.min() < 0 or column.max() >> ID_BITS) for column in columns):
             raise ValueError(f"the reading is of no plug: ids are from 0 to {(1 << ID_BITS) - 1}")

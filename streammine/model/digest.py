@@ -51,6 +51,16 @@ def _text(value: str) -> bytes:
     return _COUNT.pack(len(data)) + data
 
 
+def check_volatile(sink: str, schema: pa.Schema, volatile: Sequence[str]) -> None:
+    """Raise TopologyError where a volatile column is not among the sink's."""
+    unknown = sorted(set(volatile) - set(schema.names))
+    if unknown:
+        raise TopologyError(
+            f"sink {sink}: volatile names {', '.join(unknown)}, but its columns are "
+            f"{', '.join(schema.names)}"
+        )
+
+
 class SinkDigest:
     """The digest of one sink, epoch by epoch.
 
@@ -66,12 +76,7 @@ class SinkDigest:
         ordered: bool = False,
         volatile: Sequence[str] = (),
     ) -> None:
-        unknown = sorted(set(volatile) - set(schema.names))
-        if unknown:
-            raise TopologyError(
-                f"sink {name}: volatile names {', '.join(unknown)}, but its columns are "
-                f"{', '.join(schema.names)}"
-            )
+        check_volatile(name, schema, volatile)
         self.name = name
         self.rows = 0
         self.epochs = 0

@@ -220,9 +220,10 @@ class Leaders:
         names = [field.name for field in self._orders[port]]
         values = place_values(batch, names)
         found = dict(zip(names, values, strict=True))
-        by_event = next((found[name] for name in names[1:2] if is_by_event(name)), None)
-        if by_event is None:
-            by_event = np.ones(batch.num_rows, np.int64)
+        by_event = np.ones(batch.num_rows, np.int64)
+        for name in filter(is_by_event, names):
+            # where several operators follow each other, time alone may have moved the first of them
+            by_event &= found[name]
         places = [found[name] for name in events]
         return np.stack([values[0], by_event, *places, np.full(batch.num_rows, port)])
 

@@ -52,6 +52,16 @@ def refusal(folder: Path, text: str, *overrides: str) -> str:
         ("numbers.csv", "nombers.csv", "topology.yaml:3:3: {folder}/nombers.csv: no such file"),
         ("{n: int64}", "{m: int64}", "topology.yaml:3:3: {folder}/numbers.csv: has no column 'm'"),
         ("n + 1", "m + 1", "topology.yaml:5:3: operator 'more': expression 'm + 1': unknown col"),
+        (
+            "input: sums, format: console",
+            "input: sums, format: console, delay: s",
+            "topology.yaml:9:3: sink 'result': delay: its input has a column 's' already",
+        ),
+        (
+            "input: sums, format: console",
+            "input: sums, format: console, volatile: [t]",
+            "topology.yaml:9:3: sink result: volatile names t, but its columns are epoch, n, s",
+        ),
         ("sum(n)", "sum(m)", "topology.yaml:6:3: operator 'sums': "),
         ("own_code:Own", "own_code:Won", "topology.yaml:7:3: module 'own_code' "),
         (

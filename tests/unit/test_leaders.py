@@ -160,6 +160,59 @@ def test_a_restored_one_goes_on_where_the_other_was(full: bool) -> None:
     assert run(other, changes, epoch=2) == told
 
 
+def test_what_time_changes_in_an_operator_before_is_no_event() -> None:
+    #   s ── recent ── recent ── leaders: the second one sees a row come, which the first tells by time
+    order = (*ORDER[:2], pa.field("__by_event1", pa.int8()), ORDER[2])
+    operator = Leaders("first", [SCHEMA], ["key"], Leading.model_validate(SETTINGS), orders=[order])
+    operator.prepare()
+    rows = [
+        # time, by an event of the second, of the first, place
+        (1, "a", 5, 1, 1, 1, 0),
+        (2, "b", 5, 2, 1, 1, 1),
+        (None, "a", 9, 6, 1, 0, 0),
+        (6, "b", 7, 6, 1, 1, 2),
+    ]
+    fields = pa.schema([*SCHEMA, *order])
+    arrays = [
+        pa.array(each, field.type)
+        for each, field in zip(zip(*rows, strict=True), fields, strict=True)
+    ]
+    bag = [(0, pa.record_batch(arrays, schema=fields))]
+    told = operator.run(EpochClose(0, MINUTE.watermark(0), MINUTE), iter(bag))
+    assert [tuple(row.values()) for batch in told for row in batch.to_pylist()] == [
+        (1, "a", None),
+        (2, "b", "a"),
+        (6, "a", "b"),
+    ]
+
+
+def test_inputs_from_several_sources_are_refused() -> None:
+    topology = Topology(name="t", epoch={"time": "60s", "column": "ts"})
+    for number in (1, 2):
+        topology = topology.source(f"rows{number}", generator="readings", rows=10).operator(
+            f"recent{number}",
+            input=f"rows{number}",
+            key="plug",
+            recent={f"n{number}": "count()"},
+            within="5m",
+        )
+    topology = topology.operator(
+        "first",
+        inputs=["recent1", "recent2"],
+        key="plug",
+        leaders={
+            "count": 2,
+            "measures": {"n": "latest(n1)", "m": "latest(n2)"},
+            "by": "n + m",
+            "show": {"plug": "plug"},
+        },
+    ).sink("result", input="first", format="parquet", path="out")
+    with pytest.raises(
+        TopologyError, match="'recent1' stems from 'rows1' and 'recent2' from 'rows2'"
+    ):
+        topology.check()
+
+
 def test_floats_are_ranked_by_value() -> None:
     values = [float("-inf"), -1.5, -0.0, 0.0, 1e-300, 2.0, float("inf")]
     ranks, listed = ranks_of(pa.array([*values, None, float("nan")], pa.float64()))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streammine.model.errors import OutputError, ReplacedError, StateVersionError, TopologyError
-from streammine.operators.sinks import FILE_RECORD
+from streammine.operators.sinks import FILE_RECORD, SinkOperator, SinkSettings
 from streammine.runtime.output import CommittedOutput, clean, leftovers, output_digest, read_output
 from tests.unit.memory_store import MemoryStore
-from tests.unit.sink_bench import Sink
+from tests.unit.sink_bench import Sink, at
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -107,6 +108,39 @@ def test_after_which_epoch_a_file_is_written_does_not_depend_on_batches() -> Non
                 [[file["rows"] for one in epoch for file in one.to_pylist()] for epoch in records]
             )
         assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("file_bytes", [1, 40, 1000])
+def test_a_delay_is_written_beside_the_rows_and_decides_nothing(file_bytes: int) -> None:
+    schema = SCHEMA.append(pa.field("delay", pa.float64()))
+    settings = SinkSettings("result", "parquet", schema, 1, every=4, file_bytes=file_bytes)
+
+    def told(delays: dict[int, float], restored: bool) -> tuple[list[object], list[object]]:
+        sink = SinkOperator(settings, MemoryStore(), 0, 0, delays.get)
+        files: list[object] = []
+        for epoch in range(8):
+            accumulator = sink.accumulator(0)
+            for batch in rows(epoch, epoch + 1):
+                accumulator.add(batch)
+            for record in sink.close(at(epoch), [accumulator]):
+                files += [(epoch, file["epochs"], file["rows"]) for file in record.to_pylist()]
+            if restored:
+                pieces = iter(list(sink.freeze(True).pieces()))
+                sink = SinkOperator(settings, sink._store, 0, 1, lambda epoch: None)
+                sink.restore(1, True, pieces)
+                sink._delay_of = delays.get
+        store = sink._store
+        assert isinstance(store, MemoryStore)
+        tables = [pq.read_table(pa.py_buffer(data)) for data in store.blobs.values()]
+        assert all(table.schema.names == ["x", "delay"] for table in tables)
+        return files, sorted(tuple(r.values()) for t in tables for r in t.to_pylist())
+
+    known = {epoch: 1.5 * epoch for epoch in range(8)}
+    files, written = told(known, restored=False)
+    assert written == sorted((x, 1.5 * e) for e in range(8) for x in (e, e + 1))
+    # what is measured, or that it is not, changes no file's rows, nor does a restore
+    assert told({}, restored=False)[0] == told(known, restored=True)[0] == files
+    assert told(known, restored=True)[1] == written
 
 
 def test_records_say_what_is_in_a_file() -> None:

@@ -285,6 +285,7 @@ def test_the_topology_gives_the_same_whatever_nodes_and_slices() -> None:
         (load(0, float("-inf")), "-inf is no load in watts"),
         (load(0, 1_000_001.0), "1000001.0 is no load in watts"),
         (load(-1, 1.0), "from before the first slice, 1377986401"),
+        (load(60 * 2**31, 1.0), "of no time in seconds: more than 2147483647 minutes on"),
         (load(0, 1.0, plug=-1), "ids are from 0 to 1048575"),
         (load(0, 1.0, house=1 << 20), "ids are from 0 to 1048575"),
         ((START, None, 1, 0, 0, 0), "a reading lacks a value"),
@@ -414,6 +415,11 @@ def test_the_reference_reads_what_is_there_and_no_more(tmp_path: Path) -> None:
     path = tmp_path / "readings.csv"
     path.write_text("1,5,2.5,1,3,2,1\n2,5,2.5,0,3,2,1\n3,5,,1,3,2,1\n4,5,1\n5,x,1,1,1,1,1\n")
     assert list(check.readings_of(path)) == [check.Reading(5, (1, 2, 3), Fraction(5, 2))]
+
+
+def test_the_reference_knows_nothing_from_before_the_start() -> None:
+    before, after = readings(batch([load(-1, 9.0), load(0, 1.0)]))
+    assert check.forecasts([before, after]) == check.forecasts([after])
 
 
 def test_the_check_tells_the_first_row_that_differs() -> None:

@@ -15,12 +15,13 @@ from streammine.model.contracts import Discipline
 from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.aggregating import AggregateOperator
-from streammine.model.topology.either import either_problems
+from streammine.model.topology.either import EitherOperator, either_problems
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.joining import JoinOperator
 from streammine.model.topology.keyed import KeyedFields, Windowed
+from streammine.model.topology.leading import LeadersOperator
 from streammine.model.topology.loop_checks import loop_problems
-from streammine.model.topology.merging import SplitOperator
+from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import KeyRangePartition
 from streammine.model.topology.parts import OUTPUT_MARK
@@ -355,6 +356,7 @@ def _schemes_said(topology: Topology) -> Iterator[tuple[str, ...]]:
 
 
 def _promises(topology: Topology) -> Problems:
+    yield from _one_source(topology)
     graph = topology_graph(topology)
     for name, sink in topology.sinks.items():
         if not sink.exactly_once:
@@ -370,6 +372,36 @@ def _promises(topology: Topology) -> Problems:
                 f"operator '{loose[0]}' upstream has discipline: none, so results can't be "
                 "exactly-once; write exactly_once: false here, or discipline: epoch there",
             )
+
+
+def _one_source(topology: Topology) -> Problems:
+    """Places in different sources can be equal, and rows of one place are taken for one event."""
+    for name, operator in topology.operators.items():
+        if not isinstance(operator, LeadersOperator):
+            continue
+        origins = [_origin(topology, each) for each in operator.input_names]
+        for port, origin in enumerate(origins):
+            if origin == origins[0]:
+                continue
+            yield Problem(
+                ("operators", name, *operator.input_place(port)),
+                f"'{operator.input_names[0]}' stems from '{origins[0]}' and '{operator.input_names[port]}' "
+                f"from '{origin}', so no event changes both; leaders rank what stems from one source. For "
+                "rows of several, put the sources together with a union before",
+            )
+            break
+
+
+def _origin(topology: Topology, name: str) -> str:
+    """Where the places of a stream's rows come from: a source, or what puts several streams together."""
+    operators = topology.every_operator
+    seen = set()
+    while name in operators and name not in seen:
+        if isinstance(operators[name], UnionOperator | EitherOperator):
+            break
+        seen.add(name)
+        name = operators[name].input_names[0]
+    return name
 
 
 def _discipline_of(topology: Topology, name: str) -> Discipline | None:

@@ -113,7 +113,6 @@ class LeadersOperator(InEventOrder, OperatorBase, KeyedFields):
         "window": "what comes and goes in its input is taken into account as long as it lasts",
         "within": "it belongs to recent and latest, whose output leaders read",
         "combine": "its rows count one after the other",
-        "slices": "a ranking of all keys has one slice",
         "keep": "it stands inside of leaders: {keep: [columns]}",
     }
     kind: ClassVar[str] = "leaders"
