@@ -406,7 +406,11 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
         names = list(dict.fromkeys(name for each in together for name in each._schema.names))
         wanted = [each._polars.alias(str(place)) for place, each in enumerate(together)]
         try:
-            frame = _frame(batch.select(names)).select(wanted)
+            read = batch.select(names)
+            if batch.num_rows == 1:
+                # as in Expression.evaluate
+                read = pa.concat_batches([read, read])
+            frame = _frame(read).select(wanted)[: batch.num_rows]
         except polars.exceptions.PolarsError:
             # each by itself tells which one it was
             frame = None

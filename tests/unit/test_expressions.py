@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from streammine.model.errors import TopologyError, UserCodeError
+from streammine.operators import expressions
 from streammine.operators.expressions import Expression
 from streammine.operators.filter import FilterOperator
 from streammine.operators.flat_map import WordSplit
@@ -290,6 +291,10 @@ def test_zeros_have_the_same_sign_wherever_a_batch_is_cut(text: str) -> None:
     expression = Expression("cut", text, batch.schema)
     parts = [expression.evaluate(batch.slice(row, 1)) for row in range(batch.num_rows)]
     assert str(pa.concat_arrays(parts).to_pylist()) == str(expression.evaluate(batch).to_pylist())
+    together = [expression, Expression("cut", "x * 2", batch.schema)]
+    for row, part in enumerate(parts):
+        found, _ = expressions.evaluated(together, batch.slice(row, 1))
+        assert str(found) == str(part)
 
 
 def test_a_quotient_is_the_nearest_float() -> None:
