@@ -215,8 +215,8 @@ class IntervalJoin:
         if self._kind.right_alone:
             rows = kept_right.leaving(epoch.watermark)
             yield from columns.right_alone(number, kept_right.rows, rows)
-        for side in self._kept:
-            side.drop(epoch.watermark)
+        for port in (_LEFT, _RIGHT):
+            self._drop(port, epoch.watermark)
         self._renumber()
 
     def _pairs(self, epoch: int, left: _Arrived, right: _Arrived) -> Iterator[pa.RecordBatch]:
@@ -269,6 +269,19 @@ class IntervalJoin:
     ) -> None:
         side = self._kept[port]
         side.add(rows, times, groups, self._numbers.size, alone if side.notes_alone else None)
+
+    def _drop(self, port: int, watermark: int) -> None:
+        """Drop rows of a side that nothing can be near enough to any more, all or most of them."""
+        side = self._kept[port]
+        side.drop(watermark)
+        needed = side.in_the_way(watermark)
+        if needed is None:
+            return
+        rows = whole(side.rows.take(pa.array(needed)).to_batches(), self._schemas[port])
+        times = side.times[needed]
+        alone = side.alone[needed] if side.notes_alone else None
+        side.drop_first(len(side))
+        self._keep(port, rows, times, self._group(port, rows), alone)
 
     def _arrived(self, port: int, batches: list[pa.RecordBatch], epoch: EpochClose) -> _Arrived:
         """The rows of an epoch that can be used; the others are set aside."""

@@ -144,7 +144,8 @@ class KeptRows:
     `dropped`: how many rows were, in all. `reach`: how much later than a row its last partner may be, in
     microseconds (negative: earlier). `alone`, with one entry per row where `notes_alone`, says whether a row
     has met no partner and has not left. Rows whose last partner would be before a watermark are dropped
-    with those that came with them, once that holds for all of them.
+    with those that came with them, once that holds for all of them and those before. Where a few are in the
+    way of many, because their times are far ahead, their user adds these again (`in_the_way`).
 
     In the arrays the rows begin at `_first`; what lies before is cleared away when it is the greater part. A
     chain may still lead there, to rows that nothing can be near enough to.
@@ -175,6 +176,10 @@ class KeptRows:
     @property
     def alone(self) -> BoolArray:
         return self._alone[self._first : self._end]
+
+    @property
+    def times(self) -> IntArray:
+        return self._times[self._first : self._end]
 
     @property
     def nbytes(self) -> int:
@@ -283,6 +288,20 @@ class KeptRows:
                 break
             end = lot.end
         self.drop_first(end - self._first)
+
+    def in_the_way(self, watermark: int) -> IntArray | None:
+        """Numbers of the rows that may have a partner at or after the watermark, where they are less than a
+        quarter of all rows; else None."""
+        fewest = len(self) * 3 // 4
+        start, perhaps_over = self._first, 0
+        for lot in self._lots:
+            if lot.earliest + self.reach < watermark:
+                perhaps_over += lot.end - start
+            start = lot.end
+        if perhaps_over <= fewest:
+            return None
+        needed = np.flatnonzero(self.times >= watermark - self.reach)
+        return needed if len(self) - len(needed) > fewest else None
 
     def drop_first(self, rows: int) -> None:
         """Drop so many rows, the first ones, whatever their times are."""

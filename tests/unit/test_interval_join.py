@@ -114,6 +114,25 @@ def test_state_stays_bounded() -> None:
     assert operator._numbers.size < 70_000
 
 
+@pytest.mark.parametrize("kind", ["inner", "full"])
+def test_rows_whose_times_lie_far_ahead_hold_no_others_up(kind: str) -> None:
+    operator = operator_of(-20, 20, kind)
+    for epoch in range(200):
+        rows = [(number, 10 * epoch + number % 10, "x") for number in range(50)]
+        ahead = [(number, 5000, "far") for number in range(epoch, 200, 200)]
+        closed(operator, epoch, rows + ahead, rows)
+        if epoch % 50 == 0:
+            other = operator_of(-20, 20, kind)
+            other.restore(1, True, operator.freeze(full=True).pieces())
+            operator = other
+    kept_left, kept_right = operator._kept
+    assert 200 < len(kept_left) < 4 * (200 + 4 * 50)
+    assert len(kept_right) <= 4 * 50
+    partners = [(number, 4990, "near") for number in range(200)]
+    found = closed(operator, 499, right=partners)
+    assert [row[1] for row in found if row[3] == "far"] == list(range(200))
+
+
 def test_rows_without_a_partner_leave_when_none_can_come_any_more() -> None:
     operator = operator_of(-15, 5, "full")
     assert closed(operator, 0, left=[(1, 3, "l")], right=[(2, 3, "r")]) == [
