@@ -242,7 +242,10 @@ def _interval_join(join: Joining, site: Site) -> BuiltOperator:
         site.name,
         (left, right),
         join.keys,
-        (site.event_time(distance.left_column, 0), site.event_time(distance.right_column, 1)),
+        (
+            site.event_time(distance.left_column, 0, "when, left"),
+            site.event_time(distance.right_column, 1, "when, right"),
+        ),
         (distance.lowest, distance.highest),
         site.epoch,
         kind=join.kind,
@@ -255,10 +258,11 @@ def _table_join(join: Joining, site: Site) -> BuiltOperator:
     left, table = site.inputs
     if join.as_of is not None:
         times = TableTimes(
-            site.event_time(join.as_of.right, 1), site.event_time(join.as_of.left, 0)
+            site.event_time(join.as_of.right, 1, "as_of, table"),
+            site.event_time(join.as_of.left, 0, "as_of, left"),
         )
     elif site.epoch.column in table.names:
-        times = TableTimes(site.event_time(None, 1))
+        times = TableTimes(site.event_time(None, 1, "table"))
     else:
         times = TableTimes()
     return TableJoin(

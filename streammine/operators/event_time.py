@@ -24,9 +24,15 @@ class EventTime:
     """Which column of an operator's input holds the event time, and how it is read."""
 
     def __init__(
-        self, operator: str, schema: pa.Schema, epoch: EpochDefinition, column: str | None = None
+        self,
+        operator: str,
+        schema: pa.Schema,
+        epoch: EpochDefinition,
+        column: str | None = None,
+        setting: str = "time",
     ) -> None:
-        """`column`: default, that of the epochs. Raises TopologyError, naming what would be right."""
+        """`column`: default, that of the epochs; `setting`: where the user names it. Raises TopologyError,
+        naming what would be right."""
         name = column if column is not None else epoch.column
         if name is None:
             raise TopologyError(
@@ -40,13 +46,13 @@ class EventTime:
                 else " Name another with time: COLUMN, or keep it with map."
             )
             raise TopologyError(
-                f"operator {operator!r}: time: {unknown_column(name, schema)}{hint}"
+                f"operator {operator!r}: {setting}: {unknown_column(name, schema)}{hint}"
             )
         kind = schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             raise TopologyError(
-                f"operator {operator!r}: time: column {name!r} has type {kind}; event time is an integer, "
-                "a timestamp or a date"
+                f"operator {operator!r}: {setting}: column {name!r} has type {kind}; event time is an "
+                "integer, a timestamp or a date"
             )
         self.column = name
         self.type: pa.DataType = kind

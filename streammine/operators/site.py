@@ -48,6 +48,7 @@ class Site:
         except TopologyError as error:
             raise TopologyError(f"operator {self.name!r}: {error.message}") from error
 
-    def event_time(self, column: str | None, port: int = 0) -> EventTime:
-        """The event time of a port's rows; `column`: as the user names it. Raises TopologyError."""
-        return EventTime(self.name, self.inputs[port], self.epoch, column)
+    def event_time(self, column: str | None, port: int = 0, setting: str = "time") -> EventTime:
+        """The event time of a port's rows; `column`: as the user names it in `setting`. Raises
+        TopologyError."""
+        return EventTime(self.name, self.inputs[port], self.epoch, column, setting)

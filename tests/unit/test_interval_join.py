@@ -237,6 +237,7 @@ BY_KEY = {"left": "a", "right": "b", "on": "id"}
         ("a.ts between b.ts - 5m and b.ts + 30s", (-300, 30)),
         ("b.ts between a.ts - 5m and a.ts + 30s", (-30, 300)),
         ("left.ts between right.ts and right.ts + 1h", (0, 3600)),
+        ("a.ts BETWEEN b.ts AND b.ts + 1s", (0, 1)),
         ("right.ts  between left.ts + 1s and  left.ts+2s", (-2, -1)),
     ],
 )
@@ -270,7 +271,7 @@ def test_a_join_with_itself_says_left_and_right() -> None:
 @pytest.mark.parametrize(
     ("when", "message"),
     [
-        ("a.at between b.ts and b.ts", "time: unknown column 'at'"),
+        ("a.at between b.ts and b.ts", "when, left: unknown column 'at'"),
         ("a.ts between b.name and b.name", "event time is an integer, a timestamp or a date"),
     ],
 )

@@ -240,7 +240,7 @@ def test_incremental_freezes_hold_what_changed() -> None:
         ({"delete": "price"}, "column 'price' has type int64; it must be bool"),
         ({"delete": "id"}, "'id' is a key column"),
         ({"as_of": {"left": "ts", "right": "gone"}}, "event time is an integer"),
-        ({"as_of": {"left": "at", "right": "ts"}}, "time: unknown column 'at'"),
+        ({"as_of": {"left": "at", "right": "ts"}}, "as_of, left: unknown column 'at'"),
         ({"on": {"left": "id", "right": "gone"}, "delete": None}, "make them one type"),
     ],
 )

@@ -358,6 +358,13 @@ TEXT_MISTAKES = [
         "there are 0",
         "one key column",
     ),
+    (
+        7,
+        "    pattern: {sequence: [a], within: 5s, output: {line: a.line}}",
+        "7:5",
+        "needs time epochs",
+        "epoch: {time: 10s",
+    ),
 ]
 
 

@@ -25,6 +25,7 @@ from streammine.model.topology.merging import SplitOperator, UnionOperator
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.partitions import KeyRangePartition
 from streammine.model.topology.parts import OUTPUT_MARK
+from streammine.model.topology.patterning import PatternOperator
 from streammine.model.topology.problems import Path, Problem
 from streammine.model.topology.quantile import QuantileOperator
 from streammine.model.topology.redundancy import contradiction, without_state
@@ -143,10 +144,17 @@ def _windows(topology: Topology) -> Problems:
                 yield Problem(("operators", name, "quantile"), lengths)
 
 
-def _join_times(topology: Topology) -> Problems:
+def _event_times(topology: Topology) -> Problems:
     if topology.epoch.time is not None:
         return
     for name, operator in topology.operators.items():
+        if isinstance(operator, PatternOperator):
+            yield Problem(
+                ("operators", name, "pattern"),
+                "a pattern needs time epochs, whose ends say what has come; write epoch: {time: 10s, "
+                "column: ts}",
+                at_key=True,
+            )
         if not isinstance(operator, JoinOperator):
             continue
         for field in ("when", "as_of"):
@@ -416,7 +424,7 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     loop_problems,
     either_problems,
     _windows,
-    _join_times,
+    _event_times,
     _partitions,
     _redundancies,
     _code,

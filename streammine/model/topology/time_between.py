@@ -15,7 +15,7 @@ from streammine.model.topology.problems import shown, wrong_value
 _EXAMPLE = "clicks.ts between views.ts - 5m and views.ts + 30s"
 _COLUMN = r"(\w[\w-]*(?:\.\w[\w-]*)?)\.(\w+)"
 _BOUND = _COLUMN + r"(?:\s*([+-])\s*([0-9.]+\s*[a-z]+))?"
-_WHOLE = re.compile(rf"\s*{_COLUMN}\s+between\s+{_BOUND}\s+and\s+{_BOUND}\s*")
+_WHOLE = re.compile(rf"\s*{_COLUMN}\s+(?:between|BETWEEN)\s+{_BOUND}\s+(?:and|AND)\s+{_BOUND}\s*")
 
 
 @dataclass(frozen=True)
@@ -125,5 +125,5 @@ TimeBetweenField = Annotated[
     TimeBetween,
     PlainValidator(TimeBetween.parse),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": r"^.+\..+ between .+ and .+$"}),
+    WithJsonSchema({"type": "string", "pattern": r"^.+\..+ (between|BETWEEN) .+ (and|AND) .+$"}),
 ]
