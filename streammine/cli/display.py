@@ -18,6 +18,7 @@ from rich.text import Text
 
 from streammine.cli.figures import JobFigures, figures
 from streammine.cli.tables import text_table
+from streammine.model.readable_rows import readable_rows
 from streammine.model.spark_job import SparkProgress
 from streammine.model.topology import Topology
 from streammine.runtime.submission import Submission
@@ -61,7 +62,7 @@ def display_for(topology: Topology, quiet: bool) -> Display:
 
 def _table_text(sink: str, epoch: int, table: Any) -> str:
     """The first rows of a console sink's epoch."""
-    rows = table.slice(0, SHOWN_TABLE_ROWS).to_pylist()
+    rows = readable_rows(table.slice(0, SHOWN_TABLE_ROWS))
     more = table.num_rows - len(rows)
     text = f"{sink}, epoch {epoch}: {table.num_rows:,} rows\n{text_table(rows, table.column_names)}"
     return f"{text}\n  … {more:,} more" if more > 0 else text

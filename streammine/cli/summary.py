@@ -9,6 +9,7 @@ import click
 
 from streammine.cli.tables import text_table
 from streammine.model.epoch_ranges import EpochRanges
+from streammine.model.readable_rows import readable_rows
 from streammine.runtime.output import CommittedOutput
 from streammine.runtime.results import Summary
 from streammine.runtime.stores import open_store
@@ -28,7 +29,7 @@ def print_summary(summary: Summary, submission: Submission, as_json: bool) -> No
         table = output.head(HEAD_ROWS)
         click.echo(f"\n{name}: {output.rows:,} rows in {sink}")
         if table.num_rows:
-            click.echo(text_table(table.to_pylist(), table.column_names))
+            click.echo(text_table(readable_rows(table), table.column_names))
     click.echo(
         f"\n{summary.events_in:,} events in, {summary.events_out:,} out, "
         f"{summary.events_dead:,} dead letters, {summary.epochs:,} epochs\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, IntArray
+from streammine.model.readable_rows import readable_rows
 from streammine.operators.user_errors import DeadLetters, shortened
 
 _ROW_CHARACTERS = 400
@@ -21,7 +22,7 @@ class SetAside:
         """The rows, or those with these numbers, can't be used for this reason."""
         if numbers is not None:
             rows = rows.take(pa.array(numbers))
-        for row in rows.to_pylist():
+        for row in readable_rows(rows):
             self._letters.add(reason, row_text(row))
 
     def take(self) -> DeadRows | None:

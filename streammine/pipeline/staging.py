@@ -25,6 +25,7 @@ from streammine.model.contracts import DeadRows
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
 from streammine.model.preparation import PrepareRequest
+from streammine.model.readable_rows import readable_rows
 from streammine.model.source_order import reached_at
 from streammine.pipeline.ordering import SortKeys, event_times, merge_keys, running_maximum
 from streammine.pipeline.raw_files import Block, Unit, blocks_of
@@ -228,9 +229,10 @@ def _all_dead(
     unusable = np.flatnonzero(~usable)
     if len(unusable):
         column = request.epoch.column if request.epoch.kind == "time" else request.merge_by
+        assert column is not None, "what orders the rows decides which can be used"
         role = "event time" if request.epoch.kind == "time" else "merge_by"
         for index, row in zip(
-            unusable.tolist(), block.batch.take(pa.array(unusable)).to_pylist(), strict=True
+            unusable.tolist(), readable_rows(block.batch.take(pa.array(unusable))), strict=True
         ):
             value = row[column]
             why = "is missing" if value is None else f"is {value}, which can't be used"

@@ -20,6 +20,7 @@ from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Posi
 from streammine.model.epochs import BEGINNING, FIRST_TIME, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.modules import load_object
+from streammine.model.readable_rows import readable_rows
 from streammine.model.source_order import (
     NO_TIME,
     merge_keys,
@@ -315,7 +316,7 @@ class TableReader:
 
     def _dead_at(self, places: list[int]) -> DeadRows:
         source = self._source
-        rows = source.batch.take(pa.array(places, pa.int64())).to_pylist()
+        rows = readable_rows(source.batch.take(pa.array(places, pa.int64())))
         return DeadRows(
             tuple(source.reasons[place] for place in places),
             tuple(json.dumps(row, default=str, ensure_ascii=False) for row in rows),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from streammine.model.contracts import DeadRows, IntArray
 from streammine.model.ids import HIDDEN_PREFIX
+from streammine.model.readable_rows import readable_rows
 from streammine.operators.event_time import EventTime
 from streammine.operators.patterns.references import EventExpression
 from streammine.operators.set_aside import row_text
@@ -93,7 +94,7 @@ class Intake:
         """The rows in the order of their texts, as the order in which they came is chance."""
         letters = []
         for batch, when in dead:
-            for row, (timed, time) in zip(batch.to_pylist(), when.tolist(), strict=True):
+            for row, (timed, time) in zip(readable_rows(batch), when.tolist(), strict=True):
                 text = row_text(row)
                 seconds = (epoch_start - time) / 1e6
                 reason = (

@@ -20,6 +20,7 @@ from streammine.model.contracts import DeadRows, IntArray, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.formats.rejection import failing
+from streammine.model.readable_rows import readable_rows
 from streammine.model.source_order import NO_TIME, usable_event_times
 from streammine.runtime.sources.files import open_random
 from streammine.runtime.sources.plain_columns import are_plain, plain_batches
@@ -395,7 +396,7 @@ def _cast(arrays: list[pa.Array], wanted: pa.Schema) -> list[pa.Array]:
 
 def _dead(batch: pa.RecordBatch, row: int, path: str, reasons: dict[int, str]) -> DeadRows:
     indices = sorted(reasons)
-    texts = batch.take(pa.array(indices, pa.int64())).to_pylist()
+    texts = readable_rows(batch.take(pa.array(indices, pa.int64())))
     return DeadRows(
         reasons=tuple(reasons[index] for index in indices),
         rows=tuple(json.dumps(text, default=str, ensure_ascii=False) for text in texts),

@@ -22,6 +22,7 @@ import pyarrow as pa
 from streammine.model.contracts import DeadRows, IntArray
 from streammine.model.epochs import BEGINNING, EpochDefinition
 from streammine.model.formats.rejection import TEXT_LIMIT_CHARACTERS
+from streammine.model.readable_rows import readable_rows
 from streammine.model.source_order import (
     merge_keys,
     reached_at,
@@ -200,7 +201,7 @@ class UsableRows:
         indices = sorted(reasons)
         texts = [
             json.dumps(row, default=str, ensure_ascii=False)[:TEXT_LIMIT_CHARACTERS]
-            for row in batch.take(pa.array(indices, pa.int64())).to_pylist()
+            for row in readable_rows(batch.take(pa.array(indices, pa.int64())))
         ]
         return joined_dead(
             dead,

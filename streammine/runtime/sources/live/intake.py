@@ -23,6 +23,7 @@ from streammine.model.formats import RawFormat, parse
 from streammine.model.formats.blocks import BYTE_ORDER_MARK
 from streammine.model.formats.rejection import TEXT_LIMIT_CHARACTERS, row_text
 from streammine.model.ingest_log import DeadRow, Events, Idle, LogState, Receipt, row_schema
+from streammine.model.readable_rows import readable_rows
 from streammine.model.source_order import running_maximum, usable_event_times
 from streammine.runtime.sources.live.messages import Message
 
@@ -294,7 +295,7 @@ class Intake:
         indices = sorted(reasons)
         columns = self._rules.schema.names
         numbers = batch.column(len(columns)).to_numpy()
-        rows = batch.select(columns).take(pa.array(indices, pa.int64())).to_pylist()
+        rows = readable_rows(batch.select(columns).take(pa.array(indices, pa.int64())))
         for index, values in zip(indices, rows, strict=True):
             text = json.dumps(values, default=str, ensure_ascii=False)[:TEXT_LIMIT_CHARACTERS]
             dead[int(numbers[index])] = (reasons[index], text)
