@@ -112,7 +112,9 @@ class Loads(Mapper):
         if minutes.size and minutes.min() < 0:
             raise ValueError(f"the reading is from before the first slice, {self._start}")
         if minutes.size and minutes.max() > LAST_MINUTE:
-            raise ValueError(f"the reading is of no time in seconds: more than {LAST_MINUTE} minutes on")
+            raise ValueError(
+                f"the reading is of no time in seconds: more than {LAST_MINUTE} minutes on"
+            )
         columns = [batch.column(name).to_numpy()[rows] for name in PLUG]
         if any(column.size and (column.min() < 0 or column.max() >> ID_BITS) for column in columns):
             raise ValueError(f"the reading is of no plug: ids are from 0 to {(1 << ID_BITS) - 1}")

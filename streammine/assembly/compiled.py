@@ -21,7 +21,7 @@ from streammine.assembly.environment import (
 )
 from streammine.assembly.losing import check_may_lose, window_epochs
 from streammine.assembly.sending import chosen_among, outgoing_edges
-from streammine.assembly.stream_order import stream_order
+from streammine.assembly.stream_order import check_orders, stream_order
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
 from streammine.engine.bag import BagMemory
@@ -101,12 +101,15 @@ class CompiledJob:
         }
         self.streams = self._probe(pruned)
         self._check_sinks()
+        planned = graph is None
         if graph is None:
             with topology.places.of():
                 graph = plan(self._logical_nodes())
                 if wants_gap(topology.recovery_goal):
                     check_may_lose(graph)
         self.graph = graph
+        if planned:
+            check_orders(self)
 
     def _probe(self, schemas: Mapping[str, pa.Schema]) -> dict[str, Stream]:
         return probed(

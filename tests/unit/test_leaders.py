@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from streammine.model.topology import Leading
 from streammine.operators import rows_in_time
 from streammine.operators.leaders import Leaders
 from streammine.operators.measures import ranks_of
+from streammine.runtime.submission import compile_topology
 from tests.property.event_order_cases import MINUTE
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("points", pa.int64())])
@@ -30,6 +32,8 @@ SETTINGS: dict[str, Any] = {
     "show": {"key": "key"},
     "keep": ["ts"],
 }
+
+READINGS = {"measures": {"points": "latest(value)"}, "show": {"plug": "plug"}, "keep": []}
 
 Change = tuple[int, bool, str, Any]
 """Event (or its time), whether it is one, key, value."""
@@ -184,6 +188,17 @@ def test_what_time_changes_in_an_operator_before_is_no_event() -> None:
         (2, "b", "a"),
         (6, "a", "b"),
     ]
+
+
+def test_epochs_of_rows_are_refused() -> None:
+    topology = (
+        Topology(name="t", epoch={"count": 10})
+        .source("rows", generator="readings", rows=10)
+        .operator("first", input="rows", key="plug", leaders={**SETTINGS, **READINGS})
+        .sink("result", input="first", format="console")
+    )
+    with pytest.raises(TopologyError, match="epochs of rows know none; write epoch:"):
+        compile_topology(topology, Path())
 
 
 def test_inputs_from_several_sources_are_refused() -> None:
