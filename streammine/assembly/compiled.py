@@ -44,7 +44,6 @@ from streammine.model.contracts import (
     SequentialOperator,
     StatefulOperator,
 )
-from streammine.model.digest import check_volatile
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import (
     SliceId,
@@ -100,7 +99,6 @@ class CompiledJob:
             if name in self.columns
         }
         self.streams = self._probe(pruned)
-        self._check_sinks()
         planned = graph is None
         if graph is None:
             with topology.places.of():
@@ -119,12 +117,6 @@ class CompiledJob:
             self._build,
             lambda name: declared_output(name, self.operators[name], self.base, self._load_value),
         )
-
-    def _check_sinks(self) -> None:
-        """Refuse sinks whose columns can't be, or whose volatile ones are not there."""
-        for name, sink in self.topology.sinks.items():
-            with self.topology.places.of(name):
-                check_volatile(name, self.sink_schema(name), sink.all_volatile)
 
     def _build(
         self,
