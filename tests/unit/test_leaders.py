@@ -237,6 +237,12 @@ def test_floats_are_ranked_by_value() -> None:
     assert len(set(ranks[: len(values)].tolist())) == len(values) - 1
 
 
+def test_whole_numbers_of_64_bits_are_ranked_by_value() -> None:
+    ranks, listed = ranks_of(pa.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1, None], pa.uint64()))
+    assert listed.tolist() == [True] * 5 + [False]
+    assert (np.diff(ranks[:5]) > 0).all()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
