@@ -62,8 +62,11 @@ def _scaled(column: pa.Array, scale: int) -> Whole:
 
 def cents(trips: pa.RecordBatch) -> tuple[Whole, npt.NDArray[np.bool_]]:
     """What each trip brought, and where that can be: neither fare nor tip is negative or missing."""
-    fare, tip = (_scaled(trips.column(name), 100) for name in ("fare_amount", "tip_amount"))
-    return fare + tip, (fare >= 0) & (tip >= 0)
+    amounts = [trips.column(name) for name in ("fare_amount", "tip_amount")]
+    fare, tip = (_scaled(amount, 100) for amount in amounts)
+    # what is less than half a cent below zero is negative, though it is rounded to zero
+    right = np.minimum(*(amount.to_numpy(zero_copy_only=False) for amount in amounts)) >= 0
+    return fare + tip, right & (fare >= 0) & (tip >= 0)
 
 
 class Routes(Mapper):

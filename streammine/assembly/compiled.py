@@ -21,7 +21,7 @@ from streammine.assembly.environment import (
 )
 from streammine.assembly.losing import check_may_lose, window_epochs
 from streammine.assembly.sending import chosen_among, outgoing_edges
-from streammine.assembly.stream_order import stream_order
+from streammine.assembly.stream_order import check_orders, stream_order
 from streammine.assembly.streams import Operator, Stream, probed
 from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
 from streammine.engine.bag import BagMemory
@@ -44,7 +44,6 @@ from streammine.model.contracts import (
     SequentialOperator,
     StatefulOperator,
 )
-from streammine.model.digest import check_volatile
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import (
     SliceId,
@@ -100,13 +99,15 @@ class CompiledJob:
             if name in self.columns
         }
         self.streams = self._probe(pruned)
-        self._check_sinks()
+        planned = graph is None
         if graph is None:
             with topology.places.of():
                 graph = plan(self._logical_nodes())
                 if wants_gap(topology.recovery_goal):
                     check_may_lose(graph)
         self.graph = graph
+        if planned:
+            check_orders(self)
 
     def _probe(self, schemas: Mapping[str, pa.Schema]) -> dict[str, Stream]:
         return probed(
@@ -116,12 +117,6 @@ class CompiledJob:
             self._build,
             lambda name: declared_output(name, self.operators[name], self.base, self._load_value),
         )
-
-    def _check_sinks(self) -> None:
-        """Refuse sinks whose columns can't be, or whose volatile ones are not there."""
-        for name, sink in self.topology.sinks.items():
-            with self.topology.places.of(name):
-                check_volatile(name, self.sink_schema(name), sink.all_volatile)
 
     def _build(
         self,

@@ -15,6 +15,7 @@ from streammine.model.ids import (
     next_index_column,
 )
 from streammine.model.topology import UnionOperator
+from streammine.model.topology.recent import InEventOrder
 
 if TYPE_CHECKING:
     from streammine.assembly.compiled import CompiledJob
@@ -53,3 +54,14 @@ def _vertex_order(job: CompiledJob, name: str) -> tuple[pa.Field, ...]:
         pa.field(f"{KEY_COLUMN_PREFIX}{number}", operator.output.field(each).type)
         for number, each in enumerate(operator.output_order)
     )
+
+
+def check_orders(job: CompiledJob) -> None:
+    """Refuse operators in event order whose input has none, which is known once all is planned.
+
+    Raises TopologyError.
+    """
+    for vertex in job.graph.vertices:
+        if isinstance(job.operators.get(vertex.name), InEventOrder):
+            with job.topology.places.of(vertex.name):
+                job.vertex_operator(vertex.name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from streammine.model.contracts import SequentialOperator, StatefulOperator, StatelessOperator
+from streammine.model.digest import check_volatile
 from streammine.model.errors import TopologyError
 from streammine.model.topology import Topology
 from streammine.operators.file_formats import require_writable, stored_format
@@ -35,7 +36,7 @@ def probed(
     `build` makes an operator over its inputs. What a loop's head reads from the loop is not known before the
     head is: there it begins with what an operator's output is whatever it reads, which `declared` tells.
     Raises TopologyError where none tells it, or one makes something else in the end, or a sink's format can't
-    hold what it is to write.
+    hold what it is to write, or its volatile columns are not there.
     """
     known = {name: schemas[name] for name in order if name in topology.sources}
     streams = {name: Stream(schema) for name, schema in known.items()}
@@ -57,7 +58,9 @@ def probed(
                 )
     for name, sink in topology.sinks.items():
         with topology.places.of(name):
-            require_writable(name, stored_format(sink.format), streams[sink.input].schema)
+            columns = sink.columns(name, streams[sink.input].schema)
+            require_writable(name, stored_format(sink.format), columns)
+            check_volatile(name, columns, sink.all_volatile)
     return streams
 
 

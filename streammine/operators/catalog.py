@@ -44,6 +44,7 @@ from streammine.operators.api import Reducer, overrides
 from streammine.operators.changes import ChangedRows
 from streammine.operators.deduplicate import DistinctRows
 from streammine.operators.deduplicate_within import DistinctWithin
+from streammine.operators.event_order import check_time_epochs
 from streammine.operators.flat_map import WordSplit
 from streammine.operators.interval_join import IntervalJoin
 from streammine.operators.join import EquiJoin
@@ -317,6 +318,7 @@ def _latest(settings: LatestOperator, site: Site) -> BuiltOperator:
 
 
 def _leaders(settings: LeadersOperator, site: Site) -> BuiltOperator:
+    check_time_epochs(site.name, site.epoch)
     return Leaders(
         site.name,
         site.inputs,

@@ -108,7 +108,8 @@ class Entries:
 
     def __getitem__(self, number: int) -> Any:
         if not self.first <= number < self.end:
-            raise IndexError(f"there are the entries {self.first} to {self.end - 1}, not {number}")
+            there = f"the entries {self.first} to {self.end - 1}" if self._entries else "no entries"
+            raise IndexError(f"there are {there}, not {number}")
         return self._entries[number - self.first]
 
     def __iter__(self) -> Iterator[Any]:

@@ -116,6 +116,11 @@ def bits_of(column: pa.Array, kind: pa.DataType) -> Known:
 
 def ranks_of(column: pa.Array) -> tuple[IntArray, Mask]:
     """int64 in the order of the values, and which are listed: those that are neither null nor NaN."""
+    if pa.types.is_uint64(column.type):
+        listed = column.is_valid().to_numpy(zero_copy_only=False)
+        whole = column.fill_null(0).to_numpy().view(np.int64)
+        # the greater half has the negative bits
+        return whole ^ np.int64(-(2**63)), listed
     kind = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
     bits, listed = bits_of(column, kind)
     if kind == pa.int64():

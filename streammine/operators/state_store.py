@@ -438,12 +438,22 @@ class _FrozenStates(FrozenLots[_Lot, _Captured]):
             values: Iterable[Any] = map(attrgetter(name), lot.states)
             if isinstance(cell, History):
                 # its entries don't change, so they need not be encoded while others wait
-                cells[name] = [content.frozen(self._full) for content in values]
+                cells[name] = [_entries(name, content).frozen(self._full) for content in values]
                 continue
             if not isinstance(cell, Value):
                 values = map(cell.plain, values)
             cells[name] = _plain_column(list(values))
         return _Captured(keys, cells)
+
+
+def _entries(name: str, content: Any) -> Entries:
+    """Raises NotPlainError where the user's code has put something else in a record's place."""
+    if not isinstance(content, Entries):
+        raise NotPlainError(
+            f"state can't be saved: '{name}' is a History, and a {type(content).__name__} was assigned; "
+            f"write state.{name}.append(entry)"
+        )
+    return content
 
 
 def _plain_column(values: list[Any]) -> pa.Array:

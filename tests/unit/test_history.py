@@ -12,6 +12,7 @@ import pytest
 from streammine import History, Operator, Value
 from streammine.operators import history
 from streammine.operators.history import Entries, Stretch
+from streammine.operators.plain_data import NotPlainError
 from streammine.operators.state_store import StateStore
 from streammine.testing import check_operator
 
@@ -39,6 +40,19 @@ def test_dropping_goes_no_further_than_the_last_entry_and_not_back() -> None:
     entries.drop_before(0)
     assert entries.append("b") == 1
     assert entries[1] == "b"
+
+
+def test_nothing_can_be_had_from_no_entries() -> None:
+    with pytest.raises(IndexError, match="there are no entries, not 0"):
+        Entries()[0]
+
+
+def test_what_is_assigned_in_the_place_of_a_history_is_told() -> None:
+    store = StateStore(CELLS, FIELDS)
+    (state,) = store.open([(1,)])
+    state.record = [1]
+    with pytest.raises(NotPlainError, match=r"'record' is a History, and a list was assigned"):
+        list(store.freeze(True).pieces())
 
 
 def test_what_entries_take_is_known() -> None:

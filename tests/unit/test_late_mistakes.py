@@ -85,3 +85,22 @@ def test_places_do_not_make_topologies_differ() -> None:
     assert parse_topology(TOPOLOGY, "topology.yaml") == parse_topology(
         f"\n{TOPOLOGY}", "topology.yaml"
     )
+
+
+@pytest.mark.parametrize("inner", ["agg", "first"])
+def test_event_order_that_an_input_does_not_have_is_missed_before_anything_starts(
+    inner: str, tmp_path: Path
+) -> None:
+    text = f"""\
+epoch: {{time: 10s, column: n}}
+sources:
+  numbers: {{files: numbers.csv, schema: {{n: int64}}, prepare: none}}
+operators:
+  agg: {{input: numbers, key: n, aggregate: {{s: count()}}}}
+  first: {{input: numbers, key: n, deduplicate: {{keep: first}}}}
+  lately: {{input: {inner}, key: n, recent: {{m: count()}}, within: 5s}}
+sinks:
+  result: {{input: lately, format: console}}
+"""
+    said = refusal(tmp_path, text)
+    assert said.startswith("topology.yaml:7:3: operator 'lately' takes events one after the other")

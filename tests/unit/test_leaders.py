@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from streammine.model.topology import Leading
 from streammine.operators import rows_in_time
 from streammine.operators.leaders import Leaders
 from streammine.operators.measures import ranks_of
+from streammine.runtime.submission import compile_topology
 from tests.property.event_order_cases import MINUTE
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("points", pa.int64())])
@@ -30,6 +32,8 @@ SETTINGS: dict[str, Any] = {
     "show": {"key": "key"},
     "keep": ["ts"],
 }
+
+READINGS = {"measures": {"points": "latest(value)"}, "show": {"plug": "plug"}, "keep": []}
 
 Change = tuple[int, bool, str, Any]
 """Event (or its time), whether it is one, key, value."""
@@ -186,6 +190,17 @@ def test_what_time_changes_in_an_operator_before_is_no_event() -> None:
     ]
 
 
+def test_epochs_of_rows_are_refused() -> None:
+    topology = (
+        Topology(name="t", epoch={"count": 10})
+        .source("rows", generator="readings", rows=10)
+        .operator("first", input="rows", key="plug", leaders={**SETTINGS, **READINGS})
+        .sink("result", input="first", format="console")
+    )
+    with pytest.raises(TopologyError, match="epochs of rows know none; write epoch:"):
+        compile_topology(topology, Path())
+
+
 def test_inputs_from_several_sources_are_refused() -> None:
     topology = Topology(name="t", epoch={"time": "60s", "column": "ts"})
     for number in (1, 2):
@@ -220,6 +235,12 @@ def test_floats_are_ranked_by_value() -> None:
     assert (np.diff(ranks[: len(values)]) >= 0).all()
     assert ranks[2] == ranks[3]
     assert len(set(ranks[: len(values)].tolist())) == len(values) - 1
+
+
+def test_whole_numbers_of_64_bits_are_ranked_by_value() -> None:
+    ranks, listed = ranks_of(pa.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1, None], pa.uint64()))
+    assert listed.tolist() == [True] * 5 + [False]
+    assert (np.diff(ranks[:5]) > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -85,24 +85,25 @@ def test_what_is_no_place_is_outside(value: float | None) -> None:
 
 def test_every_trip_counts_or_is_an_outlier_with_a_reason() -> None:
     batch = batch_of(
-        [(-73.98, 40.75)] * 6 + [(0.0, 0.0)],
-        fare_amount=[1.0, -0.01, 2.0, None, 3.0, 0.0, 4.0],
-        tip_amount=[0.0, 0.0, -5.0, 0.0, float("nan"), 0.0, 0.0],
-        medallion=["a", "a", "a", "a", "a", None, "a"],
+        [(-73.98, 40.75)] * 6 + [(0.0, 0.0), (-73.98, 40.75)],
+        fare_amount=[1.0, -0.01, 2.0, None, 3.0, 0.0, 4.0, -0.004],
+        tip_amount=[0.0, 0.0, -5.0, 0.0, float("nan"), 0.0, 0.0, 0.0],
+        medallion=["a", "a", "a", "a", "a", None, "a", "a"],
     )
     areas, kept = Areas().map_batch(batch)
     assert kept.tolist() == [0]
     assert areas["cents"].to_pylist() == [100]
     reasons, rows = Outliers().map_batch(batch)
-    assert rows.tolist() == [1, 2, 3, 4, 5, 6]
+    assert rows.tolist() == [1, 2, 3, 4, 5, 6, 7]
     negative = "negative fare or tip, or none"
     assert reasons["reason"].to_pylist() == [
         *[negative] * 4,
         "no taxi",
         "outside of the grid of 500 m",
+        negative,
     ]
     _, of_routes = Routes().map_batch(batch)
-    assert of_routes.tolist() == [0, 1, 2, 3, 4, 5]
+    assert of_routes.tolist() == [0, 1, 2, 3, 4, 5, 7]
 
 
 @pytest.mark.parametrize("operator", [Routes, Areas, Outliers])
