@@ -221,6 +221,22 @@ def test_the_join_finds_the_pairs_that_plain_python_finds(app: Path) -> None:
     assert other["output_digest"] == summary["output_digest"]
 
 
+@pytest.mark.parametrize("app", ["equijoin"], indirect=True)
+def test_the_exceptions_are_those_of_plain_python(app: Path) -> None:
+    summary = run(app / "exceptions.yaml")
+    arguments = ("--input", app / "data", "--output", app / "out-exceptions")
+    checked = command("apps.equijoin.check_exceptions", *arguments)
+    assert checked.returncode == 0, checked.stdout
+    assert "yes: every row" in checked.stdout
+    other = run(app / "exceptions.yaml", "--nodes", "3", "--set", "operators.belated.slices=5")
+    assert other["output_digest"] == summary["output_digest"]
+
+    (app / "data" / "payments.csv").write_text("ts,order,paid\n")
+    wrong = command("apps.equijoin.check_exceptions", *arguments)
+    assert wrong.returncode == 1
+    assert "equal     NO" in wrong.stdout
+
+
 def expected_counts() -> dict[str, int]:
     with gzip.open(WIKIPEDIA / "expected_wordcount_ascii_lower.tsv.gz", "rt") as file:
         return {word: int(count) for word, count in (line.split("\t") for line in file)}
