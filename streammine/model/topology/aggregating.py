@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from streammine.model.topology.aggregate_windows import AggregateWindowField, Session
+from streammine.model.topology.aggregate_windows import AggregateWindowField, Global, Session
 from streammine.model.topology.aggregates import AggregateField
 from streammine.model.topology.keyed import (
     EPOCH_COLUMN,
@@ -71,8 +71,9 @@ class AggregateOperator(OneInput, KeyedFields, Timed):
                 f"the output has a column '{EPOCH_COLUMN}' already, the number of the window's "
                 "last epoch; use another name"
             )
+        spans = () if self.window is None or isinstance(self.window, Global) else SPAN_COLUMNS
         for column in (*self.aggregate, *self.key):
-            if self.window is not None and column in SPAN_COLUMNS:
+            if column in spans:
                 raise wrong_value(
                     f"the output of an aggregate with a window has a column '{column}' already, when the "
                     "window starts or ends; use another name"
