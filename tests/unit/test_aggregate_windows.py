@@ -94,6 +94,13 @@ def test_a_global_window_has_no_ends_whose_names_are_taken() -> None:
         AggregateOperator.model_validate({**named, "window": "3s"})
 
 
+def test_sessions_combine_nothing() -> None:
+    named = {"input": "a", "aggregate": {"n": "count()"}, "window": {"session": "3s"}}
+    assert AggregateOperator.model_validate({**named, "combine": False}).combine is False
+    with pytest.raises(ValidationError, match="take combine out"):
+        AggregateOperator.model_validate({**named, "combine": True})
+
+
 def test_sessions_need_a_column_of_event_time() -> None:
     with pytest.raises(TopologyError, match="'busy': time: unknown column 'at'"):
         built({"session": "3s"}, time="at")

@@ -201,9 +201,7 @@ def test_times_are_whole_numbers() -> None:
 
 @pytest.mark.parametrize("time", [-(2**56) - 1, 2**56 + 1, 2**63, 2**70])
 def test_times_that_no_epoch_holds_are_refused(time: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"set for {time}; times are .* 2\^56"
-    ):
+    with pytest.raises(ValueError, match=rf"set for {time}; times are .* 2\^56"):
         TimerSet().set(time)
 
 

@@ -89,6 +89,14 @@ class AggregateOperator(OneInput, KeyedFields, Timed):
             )
         return self
 
+    @model_validator(mode="after")
+    def _sessions_combine_nothing(self) -> AggregateOperator:
+        if self.combine and isinstance(self.window, Session):
+            raise wrong_value(
+                "rows of sessions are looked at one by one, so nothing is combined; take combine out"
+            )
+        return self
+
     @property
     def sets_aside(self) -> bool:
         return isinstance(self.window, Session)
