@@ -38,7 +38,7 @@ class TimerSet:
             raise TypeError(f"a timer takes whole microseconds, not {type(time).__name__}")
         if not FIRST_TIME <= time <= -FIRST_TIME:
             raise ValueError(
-                f"a timer is set for {time}; times are microseconds since 1970, 2^62 of them at most"
+                f"a timer is set for {time}; times are microseconds since 1970, 2^56 of them at most"
             )
         if self._fired_until is not None and time <= self._fired_until:
             raise ValueError(

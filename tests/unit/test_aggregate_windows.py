@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from streammine.cli.explain_command import explain
 from streammine.model.contracts import Flushes, Forgets, HoldsWindows, SetsAside
@@ -84,6 +85,20 @@ def test_the_ends_of_a_window_are_nobody_elses_names() -> None:
     with pytest.raises(TopologyError, match=message):
         KeyedAggregate("busy", schema, ["window_start"], calls, spans=True)
     KeyedAggregate("busy", schema, ["window_start"], calls)
+
+
+def test_a_global_window_has_no_ends_whose_names_are_taken() -> None:
+    named = {"input": "a", "aggregate": {"window_start": "count()"}}
+    assert AggregateOperator.model_validate({**named, "window": "global"}).window is not None
+    with pytest.raises(ValidationError, match="use another name"):
+        AggregateOperator.model_validate({**named, "window": "3s"})
+
+
+def test_sessions_combine_nothing() -> None:
+    named = {"input": "a", "aggregate": {"n": "count()"}, "window": {"session": "3s"}}
+    assert AggregateOperator.model_validate({**named, "combine": False}).combine is False
+    with pytest.raises(ValidationError, match="take combine out"):
+        AggregateOperator.model_validate({**named, "combine": True})
 
 
 def test_sessions_need_a_column_of_event_time() -> None:

@@ -199,9 +199,9 @@ def test_times_are_whole_numbers() -> None:
         TimerSet().set(1.5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("time", [-(2**62) - 1, 2**62 + 1, 2**63, 2**70])
+@pytest.mark.parametrize("time", [-(2**56) - 1, 2**56 + 1, 2**63, 2**70])
 def test_times_that_no_epoch_holds_are_refused(time: int) -> None:
-    with pytest.raises(ValueError, match=f"set for {time}; times are microseconds since 1970"):
+    with pytest.raises(ValueError, match=rf"set for {time}; times are .* 2\^56"):
         TimerSet().set(time)
 
 

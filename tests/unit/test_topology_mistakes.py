@@ -1,9 +1,12 @@
 """Mistakes that users make: the message has line, column, the wrong word and the right one."""
 
+import pyarrow as pa
 import pytest
 
 from streammine.model.document import parse_topology
 from streammine.model.errors import TopologyError
+from streammine.model.topology.keyed import MOST_KEY_COLUMNS
+from streammine.operators.kernels.group_index import GroupIndex
 
 RIGHT = """\
 name: plugs
@@ -382,6 +385,15 @@ def test_a_cycle_is_named_in_the_direction_of_the_rows():
     message = mistaken("    input: means", 12)
     assert "t.yaml:12:12: operators.high.input: nothing leads into the loop" in message
     assert "high → means → high" in message
+
+
+def test_a_key_of_too_many_columns_is_refused():
+    columns = ", ".join(f"c{number}" for number in range(MOST_KEY_COLUMNS + 1))
+    message = mistaken(f"    key: [{columns}]", 16)
+    assert "t.yaml:14:3: operators.means: a key has at most 63 columns, not 64" in message
+    GroupIndex([pa.int64()] * MOST_KEY_COLUMNS)
+    with pytest.raises(ValueError, match="use 1 to 63"):
+        GroupIndex([pa.int64()] * (MOST_KEY_COLUMNS + 1))
 
 
 def test_no_sinks_and_no_sources_are_told_with_an_example():

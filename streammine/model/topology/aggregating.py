@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from streammine.model.topology.aggregate_windows import AggregateWindowField, Session
+from streammine.model.topology.aggregate_windows import AggregateWindowField, Global, Session
 from streammine.model.topology.aggregates import AggregateField
 from streammine.model.topology.keyed import (
     EPOCH_COLUMN,
@@ -71,8 +71,9 @@ class AggregateOperator(OneInput, KeyedFields, Timed):
                 f"the output has a column '{EPOCH_COLUMN}' already, the number of the window's "
                 "last epoch; use another name"
             )
+        spans = () if self.window is None or isinstance(self.window, Global) else SPAN_COLUMNS
         for column in (*self.aggregate, *self.key):
-            if self.window is not None and column in SPAN_COLUMNS:
+            if column in spans:
                 raise wrong_value(
                     f"the output of an aggregate with a window has a column '{column}' already, when the "
                     "window starts or ends; use another name"
@@ -85,6 +86,14 @@ class AggregateOperator(OneInput, KeyedFields, Timed):
             raise wrong_value(
                 "time is for sessions, window: {session: 30s}; other windows are of epochs, which have the "
                 "column that epoch names"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sessions_combine_nothing(self) -> AggregateOperator:
+        if self.combine and isinstance(self.window, Session):
+            raise wrong_value(
+                "rows of sessions are looked at one by one, so nothing is combined; take combine out"
             )
         return self
 

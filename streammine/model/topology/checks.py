@@ -18,7 +18,7 @@ from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.either import EitherOperator, either_problems
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.joining import JoinOperator
-from streammine.model.topology.keyed import KeyedFields, Windowed
+from streammine.model.topology.keyed import MOST_KEY_COLUMNS, KeyedFields, Windowed
 from streammine.model.topology.leading import LeadersOperator
 from streammine.model.topology.loop_checks import loop_problems
 from streammine.model.topology.merging import SplitOperator, UnionOperator
@@ -193,6 +193,19 @@ def _partitions(topology: Topology) -> Problems:
                 ("operators", name, "partition"),
                 f"key_range needs exactly one key column, and there are {len(columns)}; "
                 "use hash, or write one key column",
+            )
+
+
+def _keys(topology: Topology) -> Problems:
+    for name, operator in topology.operators.items():
+        if not isinstance(operator, KeyedFields) or isinstance(operator, UserOperator):
+            continue
+        most = max(map(len, operator.key_columns))
+        if most > MOST_KEY_COLUMNS:
+            yield Problem(
+                ("operators", name),
+                f"a key has at most {MOST_KEY_COLUMNS} columns, not {most}; put some of them together with a "
+                "map before",
             )
 
 
@@ -426,6 +439,7 @@ _CHECKS: Iterable[Callable[[Topology], Problems]] = (
     _windows,
     _event_times,
     _partitions,
+    _keys,
     _redundancies,
     _code,
     _paces,

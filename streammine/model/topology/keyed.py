@@ -43,6 +43,9 @@ leaves."""
 SPAN_COLUMNS = ("window_start", "window_end")
 """Behind it, where a window of event time was asked for: the window is [start, end), as timestamps."""
 
+MOST_KEY_COLUMNS = 63
+"""As many as standard operators can tell keys by."""
+
 _DISCIPLINES = tuple(map(str, Discipline))
 
 
