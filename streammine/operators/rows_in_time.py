@@ -172,6 +172,8 @@ class RowsInTime:
             for batch in batches:
                 self.append(self._restored(batch))
         self.begin, self.end = first["begin"], first["end"]
+        held = sum(columns[0].size for columns in self._stretches)
+        assert held == len(self), f"a chain of snapshots holds {held} rows of {len(self)}"
         self._frozen_end = None
 
     def _restored(self, batch: pa.RecordBatch) -> Columns:

@@ -254,6 +254,13 @@ def test_mistakes_are_told_with_what_would_be_right(changed: dict[str, Any], mes
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize("windows", ["3 epochs", ["3 epochs"]])
+def test_a_wrong_length_is_one_mistake(windows: Any) -> None:
+    with pytest.raises(TopologyError, match="'epochs' is no unit of time") as raised:
+        topology_of(windows=windows)
+    assert "must not be empty" not in str(raised.value)
+
+
 def topology_of(**changed: Any) -> Topology:
     wanted = {"of": "value", "windows": ["2s", "4s"], "slide": "2s", "into": "median", **changed}
     return (

@@ -201,6 +201,15 @@ MISTAKES = {
         "'b' is in a loop, and the events of a round come in any order there",
         "write epoch, or leave it out",
     ),
+    "event order": (
+        [
+            "a: {inputs: [edges, b], operator: m:A}",
+            "b: {input: a, key: u, recent: {n: count()}, within: 5s}",
+        ],
+        "6:3: operators.b",
+        "'b' takes events one after the other, and in a loop those of a round come in any order",
+        "let it read what leaves a source",
+    ),
     "max_rounds at another member": (
         [
             "a: {inputs: [edges, b], operator: m:A}",

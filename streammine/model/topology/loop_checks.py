@@ -21,6 +21,7 @@ from streammine.model.topology.loops import (
 )
 from streammine.model.topology.own_code import UserOperator
 from streammine.model.topology.problems import Path, Problem
+from streammine.model.topology.recent import InEventOrder
 
 if TYPE_CHECKING:
     from streammine.model.topology.definition import Topology
@@ -108,6 +109,14 @@ _LOST_IN_LOOPS = {
 def _disciplines(topology: Topology, members: tuple[str, ...]) -> Problems:
     for name in members:
         operator = topology.every_operator[name]
+        if isinstance(operator, InEventOrder):
+            yield Problem(
+                ("operators", name),
+                f"'{name}' takes events one after the other, and in a loop those of a round come in any "
+                "order; let it read what leaves a source, outside of the loop",
+                at_key=True,
+            )
+            continue
         wish = operator.discipline if isinstance(operator, KeyedFields) else None
         if wish in _LOST_IN_LOOPS:
             yield Problem(

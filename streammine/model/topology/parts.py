@@ -25,7 +25,7 @@ from streammine.model.durations import MOST_SPEED, Duration, Rate, parse_speed
 from streammine.model.ids import HIDDEN_PREFIX
 from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
-from streammine.model.topology.problems import explained, shown, wrong_value
+from streammine.model.topology.problems import explained, shown, without_echoes, wrong_value
 from streammine.model.types import TYPE_PATTERN, arrow_type, type_name
 
 LONGEST_NAME = 100
@@ -84,7 +84,7 @@ class Part(BaseModel):
                     loc=one["loc"],
                     input=one["input"],
                 )
-                for one in error.errors(include_url=False)
+                for one in without_echoes(error.errors(include_url=False))
             ]
             raise ValidationError.from_exception_data(cls.label, details) from None
 

@@ -76,6 +76,12 @@ def problems_of(errors: Iterable[ErrorDetails]) -> list[Problem]:
     ]
 
 
+def without_echoes(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Without those that call a list too short from which only wrong entries were taken out."""
+    around = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
+    return [error for error in errors if error["type"] != "too_short" or error["loc"] not in around]
+
+
 def field_path(location: Sequence[str | int]) -> Path:
     """An error's path without the segments that stand for members of unions and for keys."""
     return tuple(
