@@ -17,6 +17,8 @@ What the values are:
 - Null in, null out. Comparisons know three values; ``coalesce``, ``nullif``, ``case``,
   ``is null`` and ``is not distinct from`` treat nulls.
 - NaN equals NaN and is greater than every number.
+- A computed -0.0 is 0.0. (Polars computes with a value that is the same in all rows of a batch otherwise than
+  with one per row: ``0 - x`` would be -0.0 or 0.0, depending on where batches are cut.)
 - Text is compared by its UTF-8 bytes; ``length`` counts characters; ``upper`` and ``lower`` follow
   Unicode, not a locale.
 - ``cast`` of a value that does not fit fails; ``try_cast`` gives null.
@@ -60,7 +62,13 @@ from streammine.operators.expression_words import (
     unknown_column,
     words_of,
 )
-from streammine.operators.polars_frames import frame_of, plain_array, plain_type, type_text
+from streammine.operators.polars_frames import (
+    frame_of,
+    plain_array,
+    plain_type,
+    type_text,
+    without_minus_zero,
+)
 
 __all__ = ["FUNCTIONS", "KEYWORDS", "Expression", "unknown_column"]
 
@@ -162,7 +170,7 @@ class Expression:
         if len(series) != rows or not self.needs:
             assert len(series) == 1, "expressions are elementwise or constant"
             series = series.new_from_index(0, rows)
-        return plain_array(series, self.type)
+        return without_minus_zero(plain_array(series, self.type))
 
     @property
     def is_plain(self) -> bool:
@@ -180,7 +188,10 @@ class Expression:
             frame = frame.with_columns(call)
             if (name := call.meta.output_name()) in self._whole_columns:
                 # out of a frame and back a value is held once per row
-                frame = frame.with_columns(frame.get_column(name))
+                whole = frame.get_column(name)
+                if whole.dtype.is_float():
+                    whole = pl.Series(name, without_minus_zero(whole.to_arrow()))
+                frame = frame.with_columns(whole)
         return frame.select(self._polars)[:, 0]
 
     def _check_numbers(self, tokens: Sequence[Token]) -> None:
@@ -416,7 +427,7 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
             frame = None
         if frame is not None:
             for place, each in enumerate(together):
-                found[id(each)] = plain_array(frame[:, place], each.type)
+                found[id(each)] = without_minus_zero(plain_array(frame[:, place], each.type))
     return [found[id(each)] if id(each) in found else each.evaluate(batch) for each in expressions]
 
 

@@ -32,6 +32,13 @@ def type_text(kind: pl.DataType) -> str:
         return str(kind).lower()
 
 
+def without_minus_zero(array: pa.Array) -> pa.Array:
+    """The values with 0.0 for -0.0."""
+    if not pa.types.is_floating(array.type):
+        return array
+    return pc.add(array, pa.scalar(0.0, array.type))
+
+
 def plain_array(series: pl.Series, value_type: pa.DataType) -> pa.Array:
     """The values as one Arrow array of exactly this type."""
     array = series.to_arrow(compat_level=pl.CompatLevel.oldest())
