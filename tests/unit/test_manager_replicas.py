@@ -326,7 +326,9 @@ def test_nobody_begins_the_job_anew_for_a_replica_that_lives_and_was_far_behind(
     source, counts = GRAPH.vertices
     counts = replace(counts, replicas=2, scheme=Scheme.ACTIVE_REPLICATION)
     (edge,) = GRAPH.edges
-    managed = Managed("ab", graph=JobGraph((source, counts), (replace(edge, either=True),)))
+    managed = Managed(
+        "ab", graph=JobGraph((source, counts), (replace(edge, stages=("feed",), either=True),))
+    )
     (second,) = managed.plan.placements[SliceId("counts", 0)][1:]
     assert second.node == "b"
     managed.hear(behind={second.generation: 5})
