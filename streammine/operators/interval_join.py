@@ -20,6 +20,7 @@ from streammine.model.contracts import (
 from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators import kept_rows
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.event_time import EventTime
 from streammine.operators.frozen import (
     Handover,
@@ -28,7 +29,6 @@ from streammine.operators.frozen import (
     encode_piece,
     row_pieces,
 )
-from streammine.operators.join import JoinSide
 from streammine.operators.joined_columns import JoinedColumns, Keys, whole
 from streammine.operators.kept_rows import KeptRows
 from streammine.operators.kernels.warming import warm_up
@@ -110,9 +110,9 @@ class IntervalJoin:
     def combiner(self) -> Combiner:
         raise AssertionError("a join has no combiner: its traits say so")
 
-    def accumulator(self, port: int) -> JoinSide:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port in (_LEFT, _RIGHT), f"a join has ports 0 and 1, not {port}"
-        return JoinSide()
+        return CollectedRows()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
@@ -120,7 +120,7 @@ class IntervalJoin:
         """Join the epoch's rows with those that are kept. The state changes as the result is taken."""
         sides: list[list[pa.RecordBatch]] = []
         for side in accumulators:
-            assert isinstance(side, JoinSide)
+            assert isinstance(side, CollectedRows)
             sides.append(side.batches)
         batches = self._joined(epoch, sides)
         return self._columns.in_order(batches) if self._ordered else batches

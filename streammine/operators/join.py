@@ -13,6 +13,7 @@ from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
 from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators import hash_join
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.frozen import (
     Handover,
     check_version,
@@ -87,17 +88,17 @@ class EquiJoin:
     def combiner(self) -> Combiner:
         raise AssertionError("a join has no combiner: its traits say so")
 
-    def accumulator(self, port: int) -> JoinSide:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port in (0, 1), f"a join has ports 0 and 1, not {port}"
-        return JoinSide()
+        return CollectedRows()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Iterator[pa.RecordBatch]:
         """Add the epoch to its window; what leaves are the windows that are over."""
         left_side, right_side = accumulators
-        assert isinstance(left_side, JoinSide)
-        assert isinstance(right_side, JoinSide)
+        assert isinstance(left_side, CollectedRows)
+        assert isinstance(right_side, CollectedRows)
         left, right = left_side.batches, right_side.batches
         if self._window.epochs == 1:
             return self._joined(epoch.epoch, (left, right))
@@ -182,23 +183,6 @@ class EquiJoin:
             yield self._columns.pairs(epoch, left, left_rows, right, right_rows)
         yield from self._columns.left_alone(epoch, left, np.flatnonzero(left_alone))
         yield from self._columns.right_alone(epoch, right, np.flatnonzero(right_alone))
-
-
-class JoinSide:
-    """The rows of one port that an open epoch has collected."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    @property
-    def nbytes(self) -> int:
-        return sum(int(batch.nbytes) for batch in self.batches)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(batch)
-
-    def merge(self, other: JoinSide) -> None:
-        self.batches += other.batches
 
 
 def _pieces(

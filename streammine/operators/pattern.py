@@ -16,6 +16,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.model.topology.patterning import Pattern
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.event_time import EventTime
 from streammine.operators.frozen import (
     Handover,
@@ -109,16 +110,16 @@ class PatternMatch:
     def combiner(self) -> Combiner:
         raise AssertionError("a pattern has no combiner: its traits say so")
 
-    def accumulator(self, port: int) -> PatternRows:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port == 0, f"a pattern has one port, not port {port}"
-        return PatternRows()
+        return CollectedRows()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]:
         """Take in the epoch's rows; what leaves are the matches that it completes or makes certain."""
         (collected,) = accumulators
-        assert isinstance(collected, PatternRows), collected
+        assert isinstance(collected, CollectedRows), collected
         self._rounds += collected.batches
         if not epoch.last:
             return ()
@@ -203,23 +204,6 @@ class PatternMatch:
 
     def _none(self) -> pa.RecordBatch:
         return empty_batch(self._intake.schema)
-
-
-class PatternRows:
-    """The rows that an open epoch has collected."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    @property
-    def nbytes(self) -> int:
-        return sum(int(batch.nbytes) for batch in self.batches)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(batch)
-
-    def merge(self, other: PatternRows) -> None:
-        self.batches += other.batches
 
 
 def _whole(batches: Sequence[pa.RecordBatch], none: pa.RecordBatch) -> pa.RecordBatch:

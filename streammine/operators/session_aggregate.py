@@ -17,6 +17,7 @@ from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
 from streammine.operators.aggregate import AggregateBase, AggregateSettings
 from streammine.operators.aggregates.definitions import BeyondRangeError
 from streammine.operators.aggregates.sessions import OverSessions, SessionGroups
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.event_time import EventTime
 from streammine.operators.frozen import (
     Handover,
@@ -70,16 +71,16 @@ class SessionAggregate(AggregateBase):
     def combiner(self) -> Combiner:
         raise AssertionError("sessions have no combiner: their traits say so")
 
-    def accumulator(self, port: int) -> SessionRows:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port == 0, f"an aggregate has one port, not port {port}"
-        return SessionRows()
+        return CollectedRows()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
         """Add the epoch's rows to their sessions; what leaves are those that are over."""
         (collected,) = accumulators
-        assert isinstance(collected, SessionRows), collected
+        assert isinstance(collected, CollectedRows), collected
         if self._handover is not None:
             self._handover.finish()
         if collected.batches:
@@ -183,24 +184,6 @@ class SessionAggregate(AggregateBase):
         span = [pa.array(over.starts, SPAN_TYPE), pa.array(over.ends, SPAN_TYPE)]
         batch = pa.record_batch([epochs, *span, *over.keys, *results], schema=self.output)
         return self._chosen(batch.take(pa.array(canonical_order(batch, self.output_order))))
-
-
-class SessionRows:
-    """The rows that an open epoch has collected."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    @property
-    def nbytes(self) -> int:
-        return sum(int(batch.nbytes) for batch in self.batches)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            self.batches.append(batch)
-
-    def merge(self, other: SessionRows) -> None:
-        self.batches += other.batches
 
 
 def _gone_pieces(gone: Sequence[IntArray]) -> Iterator[pa.Buffer]:

@@ -15,6 +15,7 @@ from streammine.model.errors import TopologyError
 from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.operators.aggregates import key_order
 from streammine.operators.aggregates.keys import KeyTable
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.frozen import Handover, check_version
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keys import check_key
@@ -137,16 +138,16 @@ class SlidingQuantile:
     def combiner(self) -> Combiner:
         raise AssertionError("a quantile has no combiner: its traits say so")
 
-    def accumulator(self, port: int) -> QuantileRows:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port == 0, f"a quantile has one port, not port {port}"
-        return QuantileRows()
+        return CollectedRows()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
         """Keep the epoch's values; where windows end with it, what leaves are their quantiles."""
         (collected,) = accumulators
-        assert isinstance(collected, QuantileRows), collected
+        assert isinstance(collected, CollectedRows), collected
         fresh = self._read(epoch.epoch, collected.batches)
         if fresh is not None:
             self._waiting.append(fresh)
@@ -344,23 +345,6 @@ class SlidingQuantile:
         # the snapshots so far know the keys by their old numbers
         self._saved_keys = None
         self._unsaved = []
-
-
-class QuantileRows:
-    """The rows that an open epoch has collected."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    @property
-    def nbytes(self) -> int:
-        return sum(int(batch.nbytes) for batch in self.batches)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(batch)
-
-    def merge(self, other: QuantileRows) -> None:
-        self.batches += other.batches
 
 
 def _check_names(name: str, keys: Sequence[str], into: str) -> None:

@@ -22,10 +22,10 @@ from streammine.model.contracts import (
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import TopologyError
 from streammine.model.topology.join_kinds import JoinKind
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.event_time import EventTime
 from streammine.operators.expressions import unknown_column
 from streammine.operators.frozen import Handover, check_version, decode_piece
-from streammine.operators.join import JoinSide
 from streammine.operators.joined_columns import (
     OUTPUT_ROWS_LIMIT,
     JoinedColumns,
@@ -124,17 +124,17 @@ class TableJoin:
     def combiner(self) -> Combiner:
         raise AssertionError("a join has no combiner: its traits say so")
 
-    def accumulator(self, port: int) -> JoinSide:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port in (0, 1), f"a join has ports 0 and 1, not {port}"
-        return JoinSide()
+        return CollectedRows()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Iterator[pa.RecordBatch]:
         """Change the table, and have the epoch's left rows meet it."""
         left_side, table_side = accumulators
-        assert isinstance(left_side, JoinSide)
-        assert isinstance(table_side, JoinSide)
+        assert isinstance(left_side, CollectedRows)
+        assert isinstance(table_side, CollectedRows)
         left, left_times = self._left(whole(left_side.batches, self._schemas[0]), epoch)
         self._catch_up(epoch)
         changes = self._changes(whole(table_side.batches, self._schemas[1]), epoch)
