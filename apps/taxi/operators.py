@@ -177,10 +177,16 @@ class AreaRows(Mapper):
     def map_batch(self, batch: pa.RecordBatch) -> Any:
         columns = [batch.column(name) for name in TIMES]
         texts = _texts([batch.column(f"cell_{n}") for n in PLACES])
-        for n, text in zip(PLACES, texts, strict=True):
-            taxis, money = batch.column(f"taxis_{n}"), batch.column(f"cents_{n}")
-            whole = pc.multiply(taxis, 100).cast(pa.float64())
-            columns += [text, taxis, pc.divide(money, 100.0), pc.divide(money, whole)]
+        # all places together: there are many batches of few rows
+        taxis, money = (
+            pa.concat_arrays([batch.column(f"{name}_{n}") for n in PLACES])
+            for name in ("taxis", "cents")
+        )
+        whole = pc.multiply(taxis, 100).cast(pa.float64())
+        numbers = (taxis, pc.divide(money, 100.0), pc.divide(money, whole))
+        rows = batch.num_rows
+        for place, text in enumerate(texts):
+            columns += [text, *(each.slice(place * rows, rows) for each in numbers)]
         return pa.record_batch(columns, schema=self.output)
 
 

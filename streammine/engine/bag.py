@@ -29,30 +29,25 @@ class Bag:
     """The batches of one (channel, epoch), in the order of arrival, which is the sender's order."""
 
     memory: BagMemory
-    entries: list[pa.RecordBatch | Spilled] = field(default_factory=list)
+    entries: list[tuple[pa.RecordBatch | Spilled, int]] = field(default_factory=list)
+    """With their bytes in memory."""
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        size = batch.nbytes
-        if self.memory.used + size > self.memory.limit:
-            self.entries.append(Spilled(self.memory.spill, batch))
-            self.memory.spilled += size
+    def add(self, batch: pa.RecordBatch, nbytes: int) -> None:
+        if self.memory.used + nbytes > self.memory.limit:
+            self.entries.append((Spilled(self.memory.spill, batch), 0))
+            self.memory.spilled += nbytes
         else:
-            self.entries.append(batch)
-            self.memory.used += size
+            self.entries.append((batch, nbytes))
+            self.memory.used += nbytes
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """The batches, each once; the bag is empty afterwards."""
         entries, self.entries = self.entries, []
-        for entry in entries:
-            if isinstance(entry, Spilled):
-                yield entry.read()
-            else:
-                self.memory.used -= entry.nbytes
-                yield entry
+        for entry, nbytes in entries:
+            self.memory.used -= nbytes
+            yield entry.read() if isinstance(entry, Spilled) else entry
 
     def drop(self) -> None:
         """Nobody wants the batches any more; those on disk are not read."""
-        self.memory.used -= sum(
-            entry.nbytes for entry in self.entries if not isinstance(entry, Spilled)
-        )
+        self.memory.used -= sum(nbytes for _, nbytes in self.entries)
         self.entries = []

@@ -39,6 +39,9 @@ from streammine.model.stream import visible
 FRAME_BYTES = 64 << 20
 """Larger batches are cut before they leave."""
 
+SMALL_BYTES = 32 << 10
+"""Of batches whose buffers hold no more the bytes are not counted column by column."""
+
 
 @dataclass
 class OutgoingEdge:
@@ -104,7 +107,7 @@ class OutgoingEdge:
     ) -> None:
         if batch.num_rows == 0:
             return
-        nbytes = batch.nbytes
+        nbytes = _nbytes(batch)
         if nbytes > FRAME_BYTES and batch.num_rows > 1:
             half = batch.num_rows // 2
             self._send(epoch, batch.slice(0, half), keys, outputs)
@@ -163,6 +166,12 @@ def split(
 def _user_code(operator: object) -> RunsUserCode | None:
     # checks against protocols cost microseconds, and most edges and stages have no operator
     return operator if operator is not None and isinstance(operator, RunsUserCode) else None
+
+
+def _nbytes(batch: pa.RecordBatch) -> int:
+    """The bytes of a batch; of a part of a small one, those of the whole, which cost nothing to ask for."""
+    held = int(batch.get_total_buffer_size())
+    return held if held <= SMALL_BYTES else int(batch.nbytes)
 
 
 def _output(channel: int, epoch: int, batch: pa.RecordBatch, nbytes: int) -> Output:
@@ -293,25 +302,22 @@ def _with_order(before: pa.RecordBatch, derived: Derived, one_to_many: bool) -> 
     hidden = [name for name in before.schema.names if name.startswith("__")]
     if not hidden:
         return batch
-    columns = list(batch.columns)
-    names = list(batch.schema.names)
     parents = derived.parents
-    taken = before.select(hidden)
-    if parents is not None:
-        taken = taken.take(pa.array(parents))
-    columns.extend(taken.columns)
-    names.extend(hidden)
+    places = None if parents is None else pa.array(parents)
+    for name in hidden:
+        values = before.column(name)
+        batch = batch.append_column(name, values if places is None else values.take(places))
     if one_to_many:
-        columns.append(pa.array(_sibling_index(parents, batch.num_rows), pa.int32()))
-        names.append(next_index_column(hidden))
-    return pa.record_batch(columns, names=names)
+        index = pa.array(_sibling_index(parents, batch.num_rows), pa.int32())
+        batch = batch.append_column(next_index_column(hidden), index)
+    return batch
 
 
 def _sibling_index(parents: npt.NDArray[np.int64] | None, rows: int) -> npt.NDArray[np.int32]:
     """0, 1, 2, … within each run of equal parents."""
-    index = np.arange(rows, dtype=np.int64)
-    if parents is None or rows == 0:
+    if parents is None or rows == 0 or (parents[1:] != parents[:-1]).all():
         return np.zeros(rows, np.int32)
+    index = np.arange(rows, dtype=np.int64)
     starts = np.flatnonzero(np.diff(parents, prepend=parents[0] - 1))
     lengths = np.diff(np.append(starts, rows))
     return (index - np.repeat(starts, lengths)).astype(np.int32)

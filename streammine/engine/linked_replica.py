@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.losses import Losses
-from streammine.engine.output_channel import OutputChannel
+from streammine.engine.output_channel import FREED_AT_A_BEAT, OutputChannel
 from streammine.engine.releasing import Releasing
 from streammine.engine.slice_settings import RestoredTo, SliceSettings
 from streammine.engine.stimuli import (
@@ -72,6 +72,8 @@ class LinkedReplica:
         """Repeat what nobody would miss if it got lost."""
         self._beats += 1
         outputs = self.outputs.values()
+        for each in outputs:
+            each.free(FREED_AT_A_BEAT)
         effects: list[Effect] = [
             self._announcement(each, receiver) for each in outputs for receiver in each.unconfirmed
         ]

@@ -39,7 +39,7 @@ def in_strict_order(
 
 
 def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.RecordBatch:
-    batch = pa.concat_batches(batches)
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     if not order or batch.num_rows < 2:
         return batch
     columns = [batch.column(name) for name in order]
@@ -53,16 +53,30 @@ def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.Rec
 
 def _integer_order(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:
     """Indices that sort by the key columns, or None when the rows are in order already."""
-    varying = [key for key in keys if key[0] != key[-1] or (key != key[0]).any()]
-    if not varying:
+    if _in_order(keys):
         return None
+    varying = [key for key in keys if key[0] != key[-1] or (key != key[0]).any()]
     packed = _packed(varying)
     if packed is None:
         return np.lexsort(varying[::-1]).astype(np.int64)
-    if bool((packed[1:] >= packed[:-1]).all()):
-        return None
     # made of runs that are in order already, one of each sender, which this sort merges
     return np.argsort(packed, kind="stable").astype(np.int64)
+
+
+def _in_order(keys: list[npt.NDArray[np.int64]]) -> bool:
+    """Whether the rows ascend by the key columns."""
+    tied: npt.NDArray[np.bool_] | None = None
+    for key in keys:
+        falls = key[1:] < key[:-1]
+        if tied is not None:
+            falls &= tied
+        if falls.any():
+            return False
+        equal = key[1:] == key[:-1]
+        tied = equal if tied is None else tied & equal
+        if not tied.any():
+            break
+    return True
 
 
 def _packed(keys: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:

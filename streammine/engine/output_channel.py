@@ -33,6 +33,7 @@ Invariants (checked by the simulation after every step)
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
@@ -42,6 +43,11 @@ from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, LOST, RESUMES, FrameHeader, FrameKind
 
 REPLAYED_FRAMES = 64
+
+FREED_AT_ONCE = 4
+FREED_AT_A_BEAT = 256
+"""A checkpoint drops what a second has made; to free it all at once would hold everybody else up for
+milliseconds. So some of it goes with each frame that is made, and with each beat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +174,7 @@ class OutputChannel:
             receiver: Link(receiver, BEGINNING, 0) for receiver in receivers
         }
         self._log: list[Entry] = []
+        self._dropped: deque[Entry] = deque()
         self._first = 0
         self._furthest = 0
         self._unsent_bytes = 0
@@ -233,6 +240,8 @@ class OutputChannel:
 
     def _append(self, entry: Entry) -> None:
         self._log.append(entry)
+        if self._dropped:
+            self.free(FREED_AT_ONCE)
         self._unsent_bytes += entry.nbytes
         self.memory_bytes += entry.nbytes
         self.made_bytes += entry.nbytes
@@ -436,10 +445,16 @@ class OutputChannel:
             count += 1
         if count:
             self._passed(self._first + count)
+            self._dropped.extend(self._log[:count])
             del self._log[:count]
             self._first += count
             for link in self.links.values():
                 link.cursor = max(link.cursor, self._first)
+
+    def free(self, most: int) -> None:
+        """Let go of some of what was dropped."""
+        for _ in range(min(most, len(self._dropped))):
+            self._dropped.popleft()
 
     def to_spill(self, limit: int) -> list[Kept]:
         """The oldest bodies in memory beyond `limit` bytes, each named once; they stay in the log."""

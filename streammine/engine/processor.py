@@ -248,7 +248,7 @@ class OperatorProcessor:
             bags = self._bags.setdefault(item.epoch, {})
             if key not in bags:
                 bags[key] = Bag(self.memory)
-            bags[key].add(batch)
+            bags[key].add(batch, item.nbytes or batch.nbytes)
             return
         accumulators = self._accumulators.setdefault(item.epoch, {})
         accumulator = accumulators.get(key)
@@ -295,9 +295,9 @@ class OperatorProcessor:
         """The batch with hidden copies of its order columns, where anything downstream needs them."""
         if not self.order_columns:
             return batch
-        hidden = [batch.column(name) for name in self.order_columns]
-        names = [f"{KEY_COLUMN_PREFIX}{number}" for number in range(len(hidden))]
-        return pa.record_batch([*batch.columns, *hidden], names=[*batch.schema.names, *names])
+        for number, name in enumerate(self.order_columns):
+            batch = batch.append_column(f"{KEY_COLUMN_PREFIX}{number}", batch.column(name))
+        return batch
 
     def _folded(self, epoch: int, operator: StatefulOperator) -> list[Accumulator]:
         """One accumulator per port: merged in channel order, or filled in the promised order."""

@@ -63,6 +63,8 @@ class SourceProcessor:
         self.carries_order = carries_order
         self.carries_time = carries_time
         self.counters = Counters()
+        self.waited_seconds: dict[int, float] = {}
+        """How long rows of the epochs that the last work read from had been due then."""
         self._restored_after = restored_after
         self._start = position
         self._places: list[_Place] = []
@@ -92,6 +94,7 @@ class SourceProcessor:
             self.reader = self.open_reader(None if start is None else start["reader"])
         outputs: list[Output] = []
         last_epoch = BEGINNING
+        self.waited_seconds.clear()
         for _ in range(item.times):
             if self._checkpointed:
                 self._note_place(self.reader.position())
@@ -119,6 +122,8 @@ class SourceProcessor:
                 self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
         for piece in delivery.pieces:
             highest = max(highest, piece.epoch)
+            waited = max(piece.waited_seconds, self.waited_seconds.get(piece.epoch, 0.0))
+            self.waited_seconds[piece.epoch] = waited
             if piece.epoch > known and not first <= piece.epoch < below:
                 with Blame(self.slice_id, piece.epoch):
                     self.edges.push(piece.epoch, self._positioned(piece), outputs)
@@ -168,15 +173,12 @@ class SourceProcessor:
         files = piece.files
         if files is None:
             files = np.full(count, piece.file, np.int32)
-        columns = list(piece.batch.columns)
-        names = list(piece.batch.schema.names)
+        batch = piece.batch
         if self.carries_time:
             assert piece.times is not None, "a reader of time epochs gives each row's time"
-            columns.append(pa.array(piece.times, pa.int64()))
-            names.append(TIME_COLUMN)
-        columns += [pa.array(files, pa.int32()), pa.array(rows, pa.int64())]
-        names += [FILE_COLUMN, ROW_COLUMN]
-        return pa.record_batch(columns, names=names)
+            batch = batch.append_column(TIME_COLUMN, pa.array(piece.times, pa.int64()))
+        batch = batch.append_column(FILE_COLUMN, pa.array(files, pa.int32()))
+        return batch.append_column(ROW_COLUMN, pa.array(rows, pa.int64()))
 
     def _count(self, outputs: list[Output]) -> None:
         self.counters.batches_in += 1

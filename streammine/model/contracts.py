@@ -402,7 +402,7 @@ class Piece:
     Rows stand at `row`, `row + 1`, … of file number `file`; where they are not contiguous, `rows` and
     `files` (int64, int32 arrays) say so row by row. Of files that are merged under count epochs, `file` is 0
     and a row is its number in the merged order. `times` (int64 microseconds) only where the epoch is
-    by time.
+    by time. `waited_seconds`: how long ago the first of them was due, where the source keeps a pace.
     """
 
     epoch: int
@@ -412,6 +412,7 @@ class Piece:
     files: npt.NDArray[np.int32] | None = None
     rows: IntArray | None = None
     times: IntArray | None = None
+    waited_seconds: float = 0.0
 
 
 Position = dict[str, Any]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 
@@ -21,3 +23,8 @@ class CollectedRows:
 
     def merge(self, other: CollectedRows) -> None:
         self.batches += other.batches
+
+
+def in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all the batches, of which there are some; a single one is not copied."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -41,8 +41,9 @@ from streammine.model.manifest import (
     highest_seal,
     run_of,
 )
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.frozen import Handover, check_version, decode_piece, encode_piece
-from streammine.operators.sinks import FILE_RECORD, SinkAccumulator
+from streammine.operators.sinks import FILE_RECORD
 
 _RECORDS_PER_PIECE = 4096
 
@@ -110,9 +111,9 @@ class CommitOperator:
     def combiner(self) -> Combiner:
         raise AssertionError("a committer has no combiner")
 
-    def accumulator(self, port: int) -> SinkAccumulator:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port == 0, "a committer has one port"
-        return SinkAccumulator()
+        return CollectedRows()
 
     def start(self) -> None:
         """Write the seal, and remove what earlier runs left. Does nothing when called again."""
@@ -153,7 +154,7 @@ class CommitOperator:
         """Take the records of an epoch and commit the groups that are over by it."""
         self.start()
         (records,) = accumulators
-        assert isinstance(records, SinkAccumulator)
+        assert isinstance(records, CollectedRows)
         for batch in records.batches:
             assert batch.schema.equals(FILE_RECORD), f"not file records: {batch.schema}"
             for record in batch.to_pylist():

@@ -150,6 +150,10 @@ class Expression:
         plain = self._without_calls(tokens)
         self._check_numbers(plain)
         self._polars = self._parsed(plain).alias("result")
+        computed = (*self._calls, self._polars)
+        if not any(self._alternation in each.meta.root_names() for each in computed):
+            # only a literal that is divided by needs it
+            self._alternation = None
         self.type = self._result_type()
         self._try_dummies()
 

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from streammine.model.errors import SnapshotDamagedError, StateVersionError
 from streammine.model.snapshots import ALIGNMENT_BYTES, PART_BYTES
+from streammine.operators.collected_rows import in_one
 from streammine.operators.plain_data import decode, encode
 
 PIECE_BYTES = PART_BYTES
@@ -88,7 +89,7 @@ def row_pieces(header: Header, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def _cut(header: Header, batches: list[pa.RecordBatch]) -> Iterator[pa.Buffer]:
-    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    rows = in_one(batches)
     step = max(1, rows.num_rows * PIECE_BYTES // max(1, int(rows.nbytes)))
     for start in range(0, rows.num_rows, step):
         yield encode_piece(header, rows.slice(start, step))

@@ -14,6 +14,7 @@ from streammine.model.canonical import canonical_order
 from streammine.model.errors import TopologyError
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS
+from streammine.operators.collected_rows import in_one
 from streammine.operators.keys import check_key
 from streammine.operators.windows import SPAN_TYPE
 
@@ -174,4 +175,4 @@ def whole(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
     """The rows of all the batches as one."""
     if not batches:
         return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    return in_one(batches)

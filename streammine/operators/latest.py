@@ -13,6 +13,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.ids import TIME_COLUMN
 from streammine.model.topology.recent import CHANGE_COLUMN
+from streammine.operators.collected_rows import in_one
 from streammine.operators.event_order import (
     ChangeOrder,
     check_time_epochs,
@@ -103,7 +104,7 @@ class Latest:
         if self._stale:
             self._find_latest()
         batches = [batch for _, batch in bag if batch.num_rows]
-        coming = pa.concat_batches(batches) if batches else None
+        coming = in_one(batches) if batches else None
         first, come = self._rows.begin, self._rows.end
         if coming is not None:
             arrived = self._taken_in(coming)

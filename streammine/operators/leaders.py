@@ -13,6 +13,7 @@ import pyarrow as pa
 from streammine.model.contracts import EpochClose, IntArray, Traits
 from streammine.model.errors import TopologyError
 from streammine.model.topology.leading import Leading
+from streammine.operators.collected_rows import in_one
 from streammine.operators.event_order import checked_order, is_by_event, place_values
 from streammine.operators.expressions import Expression, evaluated, unknown_column
 from streammine.operators.frozen import (
@@ -172,7 +173,7 @@ class Leaders:
         for port, batch in bag:
             if batch.num_rows:
                 ports[port].append(batch)
-        batches = [(port, pa.concat_batches(parts)) for port, parts in enumerate(ports) if parts]
+        batches = [(port, in_one(parts)) for port, parts in enumerate(ports) if parts]
         if not batches:
             return []
         if self._stale:

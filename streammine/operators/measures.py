@@ -62,10 +62,17 @@ class Measure:
         return bits_of(batch.column(self.column), self.type), True
 
     def follow(self, ids: IntArray, carries: Mask, values: Known, keys: int) -> Known:
-        """Take in changes in their order; what is known of each one's key then."""
+        """Take in changes in their order; what is known of each one's key then. Raises OverflowError."""
         self.grow(keys)
         after, known = np.empty(ids.size, np.int64), np.empty(ids.size, np.bool_)
-        leading.follow(ids, carries, *values, self.adds, self._held, self._known, after, known)
+        followed = leading.follow(
+            ids, carries, *values, self.adds, self._held, self._known, after, known
+        )
+        if followed < ids.size:
+            raise OverflowError(
+                f"measure {self.name!r}: adding {values[0][followed]} of {self.column!r} to the sum of a key "
+                f"leaves int64; sum smaller numbers"
+            )
         return after, known
 
     def grow(self, keys: int) -> None:

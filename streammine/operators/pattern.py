@@ -16,7 +16,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.model.topology.patterning import Pattern
-from streammine.operators.collected_rows import CollectedRows
+from streammine.operators.collected_rows import CollectedRows, in_one
 from streammine.operators.event_time import EventTime
 from streammine.operators.frozen import (
     Handover,
@@ -211,7 +211,7 @@ def _whole(batches: Sequence[pa.RecordBatch], none: pa.RecordBatch) -> pa.Record
     filled = [batch for batch in batches if batch.num_rows]
     if not filled:
         return none
-    return filled[0] if len(filled) == 1 else pa.concat_batches(filled)
+    return in_one(filled)
 
 
 def _pieces(watermark: int | None, rows: Sequence[pa.RecordBatch]) -> Iterator[pa.Buffer]:

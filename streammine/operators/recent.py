@@ -14,6 +14,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.ids import TIME_COLUMN
 from streammine.model.topology.recent import RecentCall
+from streammine.operators.collected_rows import in_one
 from streammine.operators.event_order import (
     ChangeOrder,
     check_time_epochs,
@@ -103,7 +104,7 @@ class Recent:
         if self._stale:
             self._recount()
         batches = [batch for _, batch in bag if batch.num_rows]
-        coming = pa.concat_batches(batches) if batches else None
+        coming = in_one(batches) if batches else None
         arrived = None if coming is None else self._taken_in(coming)
         if arrived is not None:
             self._rows.append(arrived)
@@ -186,9 +187,7 @@ class Recent:
         ids, _, *rest = self._rows.all()
         for _, state in self._calls:
             values, counts = self._values_of(state, rest, ids.size)
-            state.clear()
-            comes = np.ones(ids.size, np.bool_)
-            state.advance(ids, comes, counts, values, self._rows.keys[0].size)
+            state.recount(ids, counts, values, self._rows.keys[0].size)
         self._stale = False
 
     @property
@@ -223,15 +222,18 @@ class _State(Protocol):
     def advance(
         self, ids: IntArray, comes: Mask, counts: Mask, values: IntArray, keys: int
     ) -> tuple[npt.NDArray[np.float64] | IntArray, Mask, Mask]:
-        """After each row: the aggregate of its key, whether there is one, and whether it has changed."""
+        """After each row: the aggregate of its key, whether there is one, and whether it has changed.
+
+        Raises OverflowError.
+        """
         ...
 
     def select(self, keys: IntArray) -> None:
         """Keep these keys alone, which become 0, 1, …"""
         ...
 
-    def clear(self) -> None:
-        """Forget all."""
+    def recount(self, ids: IntArray, counts: Mask, values: IntArray, keys: int) -> None:
+        """Know of these rows alone, all of which have come."""
         ...
 
     @property
@@ -246,11 +248,15 @@ class _Totals:
     def __init__(self, column: str | None, adds: bool) -> None:
         self.column = column
         self._adds = adds
-        self.clear()
-
-    def clear(self) -> None:
         self._numbers: IntArray = np.empty(0, np.int64)
         self._totals: IntArray = np.empty(0, np.int64)
+
+    def recount(self, ids: IntArray, counts: Mask, values: IntArray, keys: int) -> None:
+        self._numbers = np.zeros(keys, np.int64)
+        self._totals = np.zeros(keys, np.int64)
+        np.add.at(self._numbers, ids[counts], 1)
+        # in this order the sums of a few rows may be beyond 64 bits, which wrap around and back again
+        np.add.at(self._totals, ids[counts], values[counts] if self._adds else 1)
 
     def advance(
         self, ids: IntArray, comes: Mask, counts: Mask, values: IntArray, keys: int
@@ -261,9 +267,14 @@ class _Totals:
         known, changed = np.empty(ids.size, np.bool_), np.empty(ids.size, np.bool_)
         if not self._adds:
             values = np.ones(ids.size, np.int64)
-        running_totals.advance_totals(
+        taken = running_totals.advance_totals(
             ids, comes, counts, values, self._numbers, self._totals, after, known, changed
         )
+        if taken < ids.size:
+            raise OverflowError(
+                f"with {values[taken]} of column {self.column!r} the sum of a key leaves int64; "
+                "sum smaller numbers"
+            )
         return after, known, changed
 
     def select(self, keys: IntArray) -> None:
@@ -281,10 +292,11 @@ class _Medians:
 
     def __init__(self, column: str) -> None:
         self.column: str | None = column
-        self.clear()
-
-    def clear(self) -> None:
         self._medians = RunningMedians()
+
+    def recount(self, ids: IntArray, counts: Mask, values: IntArray, keys: int) -> None:
+        self._medians = RunningMedians()
+        self._medians.advance(ids, np.ones(ids.size, np.bool_), counts, values, keys)
 
     def advance(
         self, ids: IntArray, comes: Mask, counts: Mask, values: IntArray, keys: int

@@ -290,10 +290,10 @@ def checked_batch(
             f"declared are {', '.join(schema.names)}"
         )
     try:
-        batch = pa.RecordBatch.from_arrays(
-            [pc.cast(column, f.type) for column, f in zip(batch.columns, schema, strict=True)],
-            schema=schema,
-        )
+        if not batch.schema.equals(schema, check_metadata=True):
+            columns = zip(batch.columns, schema, strict=True)
+            cast = [pc.cast(column, field.type) for column, field in columns]
+            batch = pa.RecordBatch.from_arrays(cast, schema=schema)
     except pa.ArrowException as error:
         raise ValueError(f"returned columns that don't fit the declared types: {error}") from error
     if parents is None:

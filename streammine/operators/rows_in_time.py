@@ -46,10 +46,7 @@ class KeyIds:
 
     def keys(self, ids: IntArray) -> list[pa.Array]:
         """The key columns of these ids."""
-        places = pa.array(ids)
-        return (
-            [] if self._index is None else [each.take(places) for each in self.keys_as_of_now()()]
-        )
+        return [] if self._index is None else self._index.keys_of(ids)
 
     def keys_as_of_now(self) -> Callable[[], list[pa.Array]]:
         """Makes the key columns of all ids; may run on another thread."""

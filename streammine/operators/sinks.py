@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
 from streammine.model.manifest import checksum
+from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.content_size import content_size
 from streammine.operators.file_formats import SUFFIXES, encode_file, require_writable
 from streammine.operators.frozen import (
@@ -67,27 +68,6 @@ class SinkSettings:
     file_bytes: int = FILE_BYTES
 
 
-class SinkAccumulator:
-    """The batches of an open epoch from one channel, as they came."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-        self._nbytes = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self._nbytes
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            self.batches.append(batch)
-            self._nbytes += batch.nbytes
-
-    def merge(self, other: SinkAccumulator) -> None:
-        self.batches += other.batches
-        self._nbytes += other._nbytes
-
-
 class SinkOperator:
     """One slice of a sink. Its output are FILE_RECORD batches for the committer.
 
@@ -124,7 +104,6 @@ class SinkOperator:
         self._batches: list[pa.RecordBatch] = []
         self._epochs: list[int] = []
         self._rows: list[int] = []
-        self._nbytes = 0
         self._content_bytes = 0
         self._frozen_batches: int | None = None
 
@@ -134,16 +113,16 @@ class SinkOperator:
     def combiner(self) -> Combiner:
         raise AssertionError("a sink has no combiner")
 
-    def accumulator(self, port: int) -> SinkAccumulator:
+    def accumulator(self, port: int) -> CollectedRows:
         assert port == 0, "a sink has one port"
-        return SinkAccumulator()
+        return CollectedRows()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
         """Take an epoch's rows; write a file if its group is over by it."""
         (rows,) = accumulators
-        assert isinstance(rows, SinkAccumulator)
+        assert isinstance(rows, CollectedRows)
         if rows.batches:
             self._take(epoch.epoch, rows)
         over = (epoch.epoch + 1) % self._settings.every == 0
@@ -162,7 +141,7 @@ class SinkOperator:
 
     @property
     def state_nbytes(self) -> int:
-        return self._nbytes
+        return self._content_bytes
 
     def freeze(self, full: bool) -> Handover:
         """See contracts.KeepsState: rows that are in no file yet, and the number of files."""
@@ -183,7 +162,7 @@ class SinkOperator:
         check_version(self.name, version, self.state_version)
         first, _ = decode_piece(next(pieces))
         if not first["goes_on"]:
-            self._batches, self._nbytes, self._content_bytes = [], 0, 0
+            self._batches, self._content_bytes = [], 0
         self._files, self._epochs, self._rows = first["files"], first["epochs"], first["rows"]
         for piece in pieces:
             _, batches = decode_piece(piece)
@@ -191,10 +170,9 @@ class SinkOperator:
 
     def _hold(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches += batches
-        self._nbytes += sum(int(batch.nbytes) for batch in batches)
         self._content_bytes += sum(map(content_size, batches))
 
-    def _take(self, epoch: int, rows: SinkAccumulator) -> None:
+    def _take(self, epoch: int, rows: CollectedRows) -> None:
         batches = rows.batches
         if batches[0].num_columns < len(self._settings.columns):
             delay = pa.scalar(self._delay_of(epoch), pa.float64())
@@ -216,7 +194,7 @@ class SinkOperator:
             epochs, rows = self._counts(start, min(start + length, table.num_rows))
             records.append(self._write_file(table.slice(start, length), epochs, rows))
         self._batches, self._epochs, self._rows = [], [], []
-        self._nbytes = self._content_bytes = 0
+        self._content_bytes = 0
         self._frozen_batches = None
         return records
 

@@ -1,5 +1,7 @@
 """When the rows of each epoch were read, for sinks that tell how long a row took.
 
+A row of a source that keeps a pace, and could not be read when it was due, counts from when it was due.
+
 Outside of everything that is the same in every run: machines and operators know nothing of it. A node notes
 when a source slice of its own read the oldest row of an epoch; what it knows travels in the header of the
 epoch's frames, and who receives one takes the earlier time. So the node of a sink knows it for every epoch

@@ -77,6 +77,49 @@ def test_ids_are_those_of_a_dictionary(
     key_columns = index.keys()
     keys = list(zip(*(_plain(column) for column in key_columns), strict=True))
     assert keys == list(reference.known)
+    some = np.arange(index.size)[::-2]
+    assert index.keys_of(some) == [column.take(pa.array(some)) for column in key_columns]
+
+
+TEXT_TYPES = [
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary(2),
+    pa.int64(),
+]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(TEXT_TYPES), min_size=1, max_size=3),
+    st.lists(st.integers(0, 2**12 - 1), max_size=40),
+    st.lists(st.integers(0, 999), max_size=10),
+    st.booleans(),
+)
+def test_some_keys_are_those_of_all(
+    kinds: list[pa.DataType], numbers: list[int], places: list[int], nulls: bool
+) -> None:
+    index = GroupIndex(kinds)
+    columns = [_texts([each >> 2 * place for each in numbers], k) for place, k in enumerate(kinds)]
+    if nulls:
+        columns = [pa.concat_arrays([column, pa.nulls(1, column.type)]) for column in columns]
+    index.ids(columns)
+    some = np.array([place % index.size for place in places] if index.size else [], np.int64)
+    found = index.keys_of(some)
+    for column in found:
+        column.validate(full=True)
+    key_columns = index.keys()
+    assert found == [column.take(pa.array(some)) for column in key_columns]
+
+
+def _texts(numbers: list[int], kind: pa.DataType) -> pa.Array:
+    if kind == pa.int64():
+        return pa.array(numbers, kind)
+    if kind == pa.binary(2):
+        return pa.array([(each % 9).to_bytes(2, "big") for each in numbers], kind)
+    return pa.array(["é" * (each % 5) + str(each % 7) for each in numbers]).cast(kind)
 
 
 def _plain(column: pa.Array) -> list[Any]:

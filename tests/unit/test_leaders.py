@@ -70,6 +70,13 @@ def run(operator: Leaders, *ports: list[Change], epoch: int = 0) -> list[tuple[A
     return [tuple(row.values()) for batch in told for row in batch.to_pylist()]
 
 
+def test_a_sum_beyond_64_bits_is_no_sum() -> None:
+    operator = leaders(measures={"points": "sum(points)"})
+    run(operator, [(1, True, "a", 2**62), (2, True, "b", 2**62), (3, True, "a", 2**62 - 1)])
+    with pytest.raises(OverflowError, match="measure 'points': adding 1 of 'points' to the sum"):
+        run(operator, [(4, True, "a", 1)], epoch=1)
+
+
 def test_a_row_leaves_whenever_the_list_changes() -> None:
     changes: list[Change] = [
         (1, True, "a", 5),

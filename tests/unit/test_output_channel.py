@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammine.engine.output_channel import REPLAYED_FRAMES, Outgoing, OutputChannel
+from streammine.engine.output_channel import (
+    FREED_AT_A_BEAT,
+    FREED_AT_ONCE,
+    REPLAYED_FRAMES,
+    Outgoing,
+    OutputChannel,
+)
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, RESUMES, FrameKind
@@ -467,9 +473,30 @@ def test_the_oldest_bodies_go_to_disk_once_and_stay_in_the_log() -> None:
         chosen.pop().to_disk(spill)
     assert len(spill.batches) == 3
     channel.prune(1)
+    channel.free(FREED_AT_A_BEAT)
     assert (len(spill.batches), channel.memory_bytes) == (1, 10)
     channel.prune(3)
+    channel.free(FREED_AT_A_BEAT)
     assert (len(spill.batches), channel.memory_bytes) == (0, 0)
+
+
+def test_what_was_dropped_is_freed_little_by_little() -> None:
+    spill = MemorySpill()
+    channel = sender(budget=1000, checkpointed=True)
+    for epoch in range(9):
+        channel.data(epoch, 1, pa.record_batch({"n": [epoch]}), 10)
+        end(channel, epoch)
+    channel.sendable()
+    chosen = channel.to_spill(limit=0)
+    while chosen:
+        chosen.pop().to_disk(spill)
+    channel.prune(8)
+    held = []
+    for epoch in range(9, 12):
+        held.append(len(spill.batches))
+        channel.data(epoch, 1, None, 0)
+    assert held == [9, 9 - FREED_AT_ONCE, 9 - 2 * FREED_AT_ONCE]
+    assert not spill.batches
 
 
 @settings(deadline=None)

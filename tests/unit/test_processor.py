@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -189,6 +190,21 @@ def test_no_byte_is_read_before_the_first_read_nor_after_the_end() -> None:
     assert opened == [None]
     assert processor.perform([Finish(2)], 0.0).finished
     assert processor.reader is None
+
+
+def test_of_each_epoch_the_row_that_has_been_due_for_longest_is_known() -> None:
+    class Paced(Rows):
+        def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery:
+            found = super().read(rows, elapsed_seconds, given_below)
+            waiting = (replace(each, waited_seconds=3.0 - self.row / 10) for each in found.pieces)
+            return replace(found, pieces=tuple(waiting))
+
+    opened = SliceId("source", 0), lambda place: Paced([0, 0, 1, 2], place), edges()
+    processor = SourceProcessor(*opened, carries_order=False, carries_time=False)
+    processor.perform([Read(1, 3)], 0.0)
+    assert processor.waited_seconds == pytest.approx({0: 2.9, 1: 2.7})
+    processor.perform([Read(1, 1)], 0.0)
+    assert processor.waited_seconds == pytest.approx({2: 2.6})
 
 
 # --- operators ---------------------------------------------------------------------------------

@@ -99,6 +99,28 @@ def test_keys_without_rows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
         assert operator._rows.keys[0].size <= 4 * 9 + 9
 
 
+def test_a_sum_beyond_64_bits_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    big = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("value", pa.int64())])
+    monkeypatch.setitem(globals(), "SCHEMA", big)
+    operator = recent({"total": "sum(value)"})
+    run(operator, 0, (0, "a", 2**62), (1, "a", 2**62 - 1), (2, "b", 5))
+    with pytest.raises(OverflowError, match="with 1 of column 'value' the sum of a key leaves"):
+        run(operator, 1, (10, "b", 1), (10, "a", 2**62), (10, "a", 1))
+
+
+def test_a_sum_that_was_small_whenever_it_was_told_is_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    big = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("value", pa.int64())])
+    monkeypatch.setitem(globals(), "SCHEMA", big)
+    operator, other = (recent({"total": "sum(value)"}, within=15) for _ in range(2))
+    run(operator, 0, (0, "a", -(2**62)), (5, "a", 2**62), (6, "a", 2**62), (7, "a", -(2**62)))
+    assert run(operator, 1) == [("a", 2**62, None)]
+    other.restore(1, True, operator.freeze(True).pieces())
+    left = [("a", 0, None), ("a", -(2**62), None), ("a", None, None)]
+    assert run(operator, 2) == run(other, 2) == left
+
+
 @pytest.mark.parametrize("full", [True, False])
 def test_a_restored_one_goes_on_where_the_other_was(full: bool) -> None:
     operator, other = recent({"middle": "median(value)"}), recent({"middle": "median(value)"})

@@ -118,6 +118,29 @@ def test_who_waits_is_woken_for_a_row_or_for_an_epochs_end(tmp_path: Path) -> No
     assert (quiet.rows_read, quiet.open_epoch) == (0, 103)
 
 
+def test_rows_say_how_long_they_have_been_due(tmp_path: Path) -> None:
+    #   1000 ... 1000 1005 | 1010 1015 | 1020 |    1055 1055 1056 ...
+    settings, _ = source("json", tmp_path)
+    resolved = resolve_source("s", settings, TIME, str(tmp_path))
+    reader = open_reader(resolved, settings, TIME, 0, 1, None, None, START * SECOND)
+    waited = {each.epoch: each.waited_seconds for each in reader.read(100, 20 / SPEED).pieces}
+    assert waited == {
+        100: pytest.approx(20 / SPEED),
+        101: pytest.approx(10 / SPEED),
+        102: pytest.approx(0),
+    }
+    (tmp_path / "b.csv").write_text("ts,v\n" + "".join(f"{each},0\n" for each in (0, 10, 3, 20)))
+    document = {"files": "b.csv", "prepare": "none", "schema": SCHEMA, "rate": "2/s"}
+    turned = FilesSource.model_validate(document | {"lateness": "20s"})
+    resolved = resolve_source("s", turned, TIME, str(tmp_path))
+    reader = open_reader(resolved, turned, TIME, 0, 1, None)
+    pieces = reader.read(100, 4.0).pieces
+    # of rows that go up and down any piece may have the first ones
+    assert [(each.epoch, each.waited_seconds) for each in pieces] == [(0, 4.0), (1, 4.0), (2, 4.0)]
+    unpaced = open_reader(resolved, turned.unpaced, TIME, 0, 1, None)
+    assert {each.waited_seconds for each in unpaced.read(100, 4.0).pieces} == {0.0}
+
+
 def test_a_row_that_lies_behind_in_its_file_comes_with_those_before_it(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ts,v\n" + "".join(f"{each},0\n" for each in (0, 8, 3, 9)))
     document = {"files": "a.csv", "prepare": "none", "schema": SCHEMA, "speed": 1}

@@ -72,7 +72,8 @@ class Sink(Part):
     delay: Column | None = Field(
         default=None,
         description="Name of a float64 column that is added behind the others: milliseconds from when the "
-        "oldest row of the epoch was read by a source until the sink got the row. It is volatile.",
+        "oldest row of the epoch was read by a source (of one with a pace: was due) until the sink got the "
+        "row. It is volatile.",
         examples=["delay"],
     )
     slices: Slices | None = Field(

@@ -167,6 +167,26 @@ def bytes_to_array(
     return array if direct else array.cast(value_type)
 
 
+def taken_bytes(
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    validity: npt.NDArray[np.bool_],
+    value_type: pa.DataType,
+    places: pa.Array,
+) -> pa.Array:
+    """Some of the values that `bytes_to_array` gives, without making the others.
+
+    Raises OverflowError if a type with 32-bit offsets would have to hold more than 2 GiB.
+    """
+    stored = [_validity_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
+    values = pa.Array.from_buffers(pa.large_binary(), offsets.size - 1, stored).take(places)
+    if pa.types.is_large_binary(value_type):
+        return values
+    if not pa.types.is_fixed_size_binary(value_type):
+        return bytes_to_array(*byte_ranges(values), validity_mask(values), value_type)
+    return values.cast(value_type)
+
+
 def _validity_buffer(validity: npt.NDArray[np.bool_]) -> pa.Buffer | None:
     if validity.size == 0 or bool(validity.all()):
         return None

@@ -13,6 +13,7 @@ from streammine.operators.kernels.columns import (
     canonical_words,
     fixed_values,
     is_bytes_type,
+    taken_bytes,
     validity_mask,
     word_count,
     words_to_array,
@@ -92,6 +93,15 @@ class GroupIndex:
         strings = [None if table is None else table.contents() for table in self._strings]
         return partial(self._key_columns, rows, strings, self._has_null_word)
 
+    def keys_of(self, ids: npt.NDArray[np.int64]) -> list[pa.Array]:
+        """Return the key columns of these groups (int64[n]) in their order; costs by n."""
+        if self._rows is None:
+            assert self._only_strings is not None
+            contents = self._only_strings.contents()
+            return [taken_bytes(*contents, self._types[0], pa.array(ids))]
+        strings = [None if table is None else table.contents() for table in self._strings]
+        return self._key_columns(self._rows.keys()[ids], strings, self._has_null_word)
+
     def _key_columns(
         self,
         rows: npt.NDArray[np.int64],
@@ -105,8 +115,7 @@ class GroupIndex:
             first += self._word_counts[number]
             contents = strings[number]
             if contents is not None:
-                values = bytes_to_array(*contents, key_type)
-                arrays.append(values.take(pa.array(words[:, 0])))
+                arrays.append(taken_bytes(*contents, key_type, pa.array(words[:, 0])))
                 continue
             validity = np.empty(0, dtype=np.bool_)
             if has_null_word:

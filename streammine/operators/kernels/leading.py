@@ -321,10 +321,11 @@ def follow(
     known: Mask,
     after: IntArray,
     known_after: Mask,
-) -> None:
+) -> int:
     """A measure after each change: the latest value of the group, or the sum of all where it `adds`.
 
-    `carries`: whether the change has a value of this measure. `held` and `known` are by group.
+    `carries`: whether the change has a value of this measure. `held` and `known` are by group. Returns how
+    many changes were followed; where these are not all, the next one's sum leaves 64 bits.
     """
     for row in range(ids.size):
         group = ids[row]
@@ -333,9 +334,15 @@ def follow(
                 held[group] = values[row] if valid[row] else 0
                 known[group] = valid[row]
             elif valid[row]:
-                held[group] += values[row]
+                before, value = held[group], values[row]
+                total = before + value
+                # both have the sign that it has not
+                if (before ^ total) & (value ^ total) < 0:
+                    return row
+                held[group] = total
         after[row] = held[group]
         known_after[row] = known[group]
+    return ids.size
 
 
 @_KERNELS.kernel(read_only(INT64, 2), read_only(INT64, 2), INT64_OUT)

@@ -33,26 +33,34 @@ def advance_totals(
     after: IntArray,
     known: Mask,
     changed: Mask,
-) -> None:
+) -> int:
     """Take in values[row] of group ids[row], which comes or goes, where it `counts`.
 
-    `numbers` and `totals` are by group: how many values it has, and their sum, which wraps around at 64
-    bits as SQL's would overflow. `after`, `known` and `changed` tell of each row its group's total then,
-    whether there is one and whether it is another than before.
+    `numbers` and `totals` are by group: how many values it has, and their sum. `after`, `known` and `changed`
+    tell of each row its group's total then, whether there is one and whether it is another than before.
+    Returns how many rows were taken in; where these are not all, the next one's total leaves 64 bits.
     """
     for row in range(ids.size):
         group = ids[row]
         before, had = totals[group], numbers[group] > 0
         if counts[row]:
+            value = values[row]
             if comes[row]:
                 numbers[group] += 1
-                totals[group] += values[row]
+                total = before + value
+                # both have the sign that it has not
+                if (before ^ total) & (value ^ total) < 0:
+                    return row
             else:
                 numbers[group] -= 1
-                totals[group] -= values[row]
+                total = before - value
+                if (before ^ value) & (before ^ total) < 0:
+                    return row
+            totals[group] = total
         after[row] = totals[group]
         known[row] = numbers[group] > 0
         changed[row] = before != after[row] or had != known[row]
+    return ids.size
 
 
 @_KERNELS.kernel(

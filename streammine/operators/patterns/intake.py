@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from streammine.model.contracts import DeadRows, IntArray
 from streammine.model.ids import HIDDEN_PREFIX
 from streammine.model.readable_rows import readable_rows
+from streammine.operators.collected_rows import in_one
 from streammine.operators.event_time import EventTime
 from streammine.operators.patterns.references import EventExpression
 from streammine.operators.set_aside import row_text
@@ -118,10 +119,10 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= _ROWS_AT_ONCE:
-            yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+            yield in_one(waiting)
             waiting, rows = [], 0
     if rows:
-        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+        yield in_one(waiting)
 
 
 def _evaluated(condition: EventExpression, batch: pa.RecordBatch) -> pa.Array:

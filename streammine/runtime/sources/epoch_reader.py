@@ -6,6 +6,7 @@ How rows are cut into runs and portions changes neither their epochs nor their p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -95,6 +96,8 @@ class EpochReader:
         dead = run.take_dead()
         assert all(epoch >= self._open_epoch for epoch, _ in dead), "epochs never reopen"
         pieces = tuple(run.pieces(start, stop))
+        if self._pace is not None:
+            pieces = run.with_waits(pieces, self._pace, start, elapsed_seconds)
         assert all(piece.epoch >= self._open_epoch for piece in pieces), "epochs never reopen"
         self._at = stop
         self._open_epoch = max(self._open_epoch, run.open_epoch(stop))
@@ -226,6 +229,20 @@ class _CutRun:
                 yield self._slice(int(self._epochs[first]), first, last)
         else:
             yield from self._gathered(start, stop)
+
+    def with_waits(
+        self, pieces: tuple[Piece, ...], pace: Pace, start: int, elapsed_seconds: float
+    ) -> tuple[Piece, ...]:
+        """Pieces of the rows from `start` on, with how long they have been due."""
+        marks = self.marks(pace)
+        waiting: list[Piece] = []
+        for piece in pieces:
+            waited = pace.waited_seconds(int(marks[start]), elapsed_seconds)
+            waiting.append(replace(piece, waited_seconds=waited))
+            if self._lowest_from is None:
+                # else the rows of any piece may be the first ones
+                start += piece.batch.num_rows
+        return tuple(waiting)
 
     def _contiguous(self, start: int, stop: int) -> Iterator[Piece]:
         length = self._definition.length

@@ -59,5 +59,11 @@ class Pace:
 
     def wake_after_seconds(self, mark: int, elapsed_seconds: float) -> float:
         """How long to wait for the row with that mark, at least the linger."""
-        due_seconds = float((mark - self.first) / self._per_second)
-        return max(LINGER_SECONDS, due_seconds - elapsed_seconds)
+        return max(LINGER_SECONDS, self._due_seconds(mark) - elapsed_seconds)
+
+    def waited_seconds(self, mark: int, elapsed_seconds: float) -> float:
+        """How long the row with that mark has been due."""
+        return max(0.0, elapsed_seconds - self._due_seconds(mark))
+
+    def _due_seconds(self, mark: int) -> float:
+        return float((mark - self.first) / self._per_second)
