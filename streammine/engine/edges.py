@@ -39,8 +39,9 @@ from streammine.model.stream import visible
 FRAME_BYTES = 64 << 20
 """Larger batches are cut before they leave."""
 
-SMALL_BYTES = 32 << 10
-"""Of batches whose buffers hold no more the bytes are not counted column by column."""
+SMALL_BYTES = 8 << 10
+"""Of batches whose buffers hold no more the bytes are not counted column by column. As much or more is what a
+frame costs besides its rows."""
 
 
 @dataclass

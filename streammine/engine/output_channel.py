@@ -46,8 +46,9 @@ REPLAYED_FRAMES = 64
 
 FREED_AT_ONCE = 4
 FREED_AT_A_BEAT = 256
-"""A checkpoint drops what a second has made; to free it all at once would hold everybody else up for
-milliseconds. So some of it goes with each frame that is made, and with each beat."""
+FREED_LATER_BYTES = 64 << 10
+"""A checkpoint drops what a second has made; to free thousands of small frames at once would hold everybody
+else up for milliseconds. So some of them go with each frame that is made, and with each beat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +410,7 @@ class OutputChannel:
         self.ended = self.retained_after = epoch
         self._first = self.end
         self._log.clear()
+        self._dropped.clear()
         self._furthest = self._spilled_below = self._first
         self._unsent_bytes = self.memory_bytes = 0
         for link in self.links.values():
@@ -445,7 +447,9 @@ class OutputChannel:
             count += 1
         if count:
             self._passed(self._first + count)
-            self._dropped.extend(self._log[:count])
+            self._dropped += [
+                each for each in self._log[:count] if each.nbytes <= FREED_LATER_BYTES
+            ]
             del self._log[:count]
             self._first += count
             for link in self.links.values():

@@ -64,7 +64,7 @@ class SourceProcessor:
         self.carries_time = carries_time
         self.counters = Counters()
         self.waited_seconds: dict[int, float] = {}
-        """How long rows of the epochs that the last work read from had been due then."""
+        """By epoch that the last work read rows of, how long one of them had been due by then."""
         self._restored_after = restored_after
         self._start = position
         self._places: list[_Place] = []

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from streammine.model.contracts import Derived
 from streammine.model.errors import TopologyError
-from streammine.operators.expressions import Expression, unknown_column
+from streammine.operators.expressions import Expression, evaluated, unknown_column
 from streammine.operators.map import check_column_name
 
 
@@ -76,8 +76,10 @@ class EnrichOperator:
         """Nothing to load."""
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
+        expressions = [maker for maker in self._makers if not isinstance(maker, int)]
+        computed = iter(evaluated(expressions, batch))
         arrays = [
-            batch.column(maker) if isinstance(maker, int) else maker.evaluate(batch)
+            batch.column(maker) if isinstance(maker, int) else next(computed)
             for maker in self._makers
         ]
         return Derived(pa.record_batch(arrays, schema=self.output))

@@ -55,6 +55,11 @@ _COMPARISONS = frozenset(["=", "<>", "!=", "<", "<=", ">", ">=", "<=>"])
 _MISSPELT = {("=", "="): "=", ("&", "&"): "and", ("*", "*"): "pow(x, y)"}
 """Pairs of operators as other languages have them, and what is written here."""
 
+_BESIDE_OPERANDS = frozenset(["", "(", ")", ","])
+"""Operators beside an operand of a comparison; "" for words and for the text's ends."""
+
+_TIME_LITERAL = {False: "timestamp '2024-02-29 12:30:00'", True: "date '2024-02-29'"}
+
 _MOST_DIGITS = 38
 """Of a decimal."""
 
@@ -91,6 +96,7 @@ class Reading:
         """Every word known for what it is: a column, function, keyword, text, number or operator."""
         tokens = self._resolved(self._cut())
         self._check_operators(tokens)
+        self._check_times(tokens)
         return tokens
 
     def _cut(self) -> list[Token]:
@@ -204,6 +210,36 @@ class Reading:
                     )
                 compared[-1] = True
 
+    def _check_times(self, tokens: Sequence[Token]) -> None:
+        """Refuse ``ts > 5``, for which five of the column's units would be taken."""
+        said = [each for each in tokens if each.kind != "keyword" or each.text.lower() != "not"]
+        for place, token in enumerate(said):
+            word = token.text.lower() if token.kind == "keyword" else ""
+            if operator_of(token) not in _COMPARISONS and word not in ("between", "in"):
+                continue
+            left = _single_operand(said[:place][::-1])
+            right = _single_operand(said[place + 1 :], listed=word == "in")
+            if left is None or right is None:
+                continue
+            if {self._sense(left), self._sense(right)} == {"time", "number"}:
+                time, number = sorted((left, right), key=lambda each: self._sense(each) == "number")
+                kind = self._schema.field(time.text).type
+                self._fail(
+                    f"column {time.text!r} has type {kind} and is compared with the number "
+                    f"{number.text}; write {_TIME_LITERAL[pa.types.is_date(kind)]}, or "
+                    f"epoch_s({time.text}) for its seconds since 1970"
+                )
+
+    def _sense(self, token: Token) -> str:
+        """What a token stands for by itself: a time, a number, or something else."""
+        if token.kind != "column":
+            return token.kind
+        kind = self._schema.field(token.text).type
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            return "time"
+        numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        return "number" if numeric or pa.types.is_decimal(kind) else "other"
+
     def _check_date_part(self, function: str, argument: list[Token]) -> None:
         part = argument[0].text.strip("'").lower() if argument else ""
         if part not in _DATE_PARTS:
@@ -222,3 +258,26 @@ def unknown_column(name: str, schema: pa.Schema) -> str:
 
 def operator_of(token: Token) -> str:
     return token.text if token.kind == "operator" else ""
+
+
+def _single_operand(tokens: Sequence[Token], listed: bool = False) -> Token | None:
+    """The token that is all of the operand of a comparison, which these tokens lead away from, in either
+    direction: it may have a sign and stand in brackets. With `listed` it is the first one of a list."""
+    rest = [*tokens, Token("end", ""), Token("end", "")]
+    brackets = 0
+    while operator_of(rest[0]) in ("(", ")") or (
+        operator_of(rest[0]) in ("-", "+") and len(rest) > 3
+    ):
+        brackets += operator_of(rest[0]) in ("(", ")")
+        rest = rest[1:]
+    operand, *rest = rest
+    if listed:
+        return operand if operator_of(rest[0]) in (",", ")") else None
+    while brackets and operator_of(rest[0]) in ("(", ")"):
+        brackets -= 1
+        rest = rest[1:]
+    if operator_of(rest[0]) in ("-", "+") and operator_of(rest[1]) in _BESIDE_OPERANDS:
+        # read from its end, a number comes before its sign
+        rest = rest[1:]
+    function = rest[0].kind == "function"
+    return None if brackets or function or operator_of(rest[0]) not in _BESIDE_OPERANDS else operand

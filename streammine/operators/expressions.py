@@ -426,7 +426,7 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
                 # as in Expression.evaluate
                 read = pa.concat_batches([read, read])
             frame = _frame(read).select(wanted)[: batch.num_rows]
-        except polars.exceptions.PolarsError:
+        except _POLARS_ERRORS:
             # each by itself tells which one it was
             frame = None
         if frame is not None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from streammine.model.contracts import Derived
 from streammine.model.errors import TopologyError
 from streammine.model.ids import HIDDEN_PREFIX
-from streammine.operators.expressions import Expression
+from streammine.operators.expressions import Expression, evaluated
 
 
 class MapOperator:
@@ -40,8 +40,7 @@ class MapOperator:
         """Nothing to load."""
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
-        arrays = [expression.evaluate(batch) for expression in self._expressions]
-        return Derived(pa.record_batch(arrays, schema=self.output))
+        return Derived(pa.record_batch(evaluated(self._expressions, batch), schema=self.output))
 
 
 def check_column_name(operator: str, column: str) -> None:

@@ -44,7 +44,12 @@ def declared_schema(columns: Mapping[str, str] | pa.Schema, place: str) -> pa.Sc
         schema = columns if isinstance(columns, pa.Schema) else arrow_schema(columns)
     except ValueError as error:
         raise TopologyError(f"{place}: output: {error}") from error
-    for name in schema.names:
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+            plain = "string" if pa.types.is_string_view(kind) else "binary"
+            raise TopologyError(
+                f"{place}: output: '{name}' has type {kind}; declare it {plain}, which all operators take"
+            )
         if name.startswith(HIDDEN_PREFIX):
             raise TopologyError(f"{place}: output: '{name}': names with two underscores are taken")
         if schema.names.count(name) > 1:

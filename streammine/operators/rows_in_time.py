@@ -100,7 +100,10 @@ class RowsInTime:
         rows = columns[0].size
         if rows:
             assert len(columns) == self._width, "a row has as many columns as all"
-            self._stretches.append(columns)
+            # a view would keep all of the batch that it is of
+            self._stretches.append(
+                [each if each.flags.owndata else each.copy() for each in columns]
+            )
             self.end += rows
 
     def drop_before(self, time: int) -> Columns:

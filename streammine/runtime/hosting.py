@@ -258,9 +258,8 @@ class HostedJob:
         try:
             result = hosted.processor.perform(work, elapsed_seconds)
             if isinstance(hosted.processor, SourceProcessor):
-                waited = hosted.processor.waited_seconds
-                for epoch in {output.epoch for output in result.outputs}:
-                    self.read_times.note(epoch, read_at - int(waited.get(epoch, 0.0) * 1e6))
+                for epoch, seconds in hosted.processor.waited_seconds.items():
+                    self.read_times.note(epoch, read_at - int(seconds * 1e6))
             return result
         except RecursionError as error:
             raise UserCodeError(f"slice {name}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -295,6 +296,54 @@ def test_zeros_have_the_same_sign_wherever_a_batch_is_cut(text: str) -> None:
     for row, part in enumerate(parts):
         found, _ = expressions.evaluated(together, batch.slice(row, 1))
         assert str(found) == str(part)
+
+
+TIMED = pa.schema([("ts", pa.timestamp("us")), ("day", pa.date32()), ("n", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("ts > 1700000000", "timestamp '2024-02-29 12:30:00'"),
+        ("1700000000 <= ts", "epoch_s"),
+        ("n > 1 and not ts = n", "the number n"),
+        ("case when day <> (5) then 1 end", "date '2024-02-29'"),
+        ("ts not between 5 and 6", "the number 5"),
+        ("n in (1, 2) or ts in (1, 2)", "column 'ts' has type timestamp"),
+        ("ts > -5", "the number 5"),
+        ("-5 < ts", "the number 5"),
+        ("(ts) > 5 or n = 1", "the number 5"),
+        ("((ts)) > (+5)", "the number 5"),
+    ],
+)
+def test_a_time_is_not_compared_with_a_number(text: str, right: str) -> None:
+    with pytest.raises(TopologyError, match=re.escape(right)):
+        Expression("late", text, TIMED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ts > timestamp '2024-02-29 12:30:00'",
+        "ts + interval '1 hour' > ts and n > 5",
+        "epoch_s(ts) > 5",
+        "day between date '2024-02-29' and date '2024-03-01'",
+        "n - 5 < n",
+        "n = (ts)::bigint",
+        "(ts)::bigint > 5 and n in (1, 2)",
+        "epoch_s((ts)) > (5)",
+        "n - 5 = epoch_s(ts)",
+        "abs(n) > -5",
+        "ts + interval '1 hour' * 2 > ts",
+        "ts in (",
+    ],
+)
+def test_what_only_looks_like_that_is_compared(text: str) -> None:
+    if text.endswith("("):
+        with pytest.raises(TopologyError, match=r"bracket|expression"):
+            Expression("late", text, TIMED)
+    else:
+        assert Expression("late", text, TIMED).type == pa.bool_()
 
 
 def test_a_quotient_is_the_nearest_float() -> None:

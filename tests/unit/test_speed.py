@@ -13,10 +13,12 @@ import pytest
 
 from streammine import Topology
 from streammine.model.contracts import Delivery
+from streammine.model.durations import Rate
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
 from streammine.runtime.sources import first_event_time, open_reader, opening, resolve_source
 from streammine.runtime.sources.epoch_reader import EpochReader
+from streammine.runtime.sources.pace import LINGER_SECONDS, Pace
 from streammine.runtime.submission import prepare_submission
 from streammine.testing import SimulationSettings, simulate
 from tests.unit.epoch_logs import write_log
@@ -26,7 +28,7 @@ SECOND = 1_000_000
 TIME = EpochDefinition("time", 10 * SECOND, "ts")
 START = 1_000
 SPEED = 20
-KINDS = ("json", "csv files", "parquet", "log", "generator")
+KINDS = ("json", "csv files", "parquet", "log", "log with dead rows", "generator")
 
 
 def uneven() -> list[int]:
@@ -39,8 +41,14 @@ def source(kind: str, base: Path, speed: float | None = SPEED) -> tuple[Any, lis
     """(the source, its event times in seconds)."""
     paced = {} if speed is None else {"speed": speed}
     times = uneven()
-    if kind == "log":
-        write_log(base / "log", 3, {100: 7, 101: 1, 104: 10}, dead=False, definition=TIME)
+    if kind.startswith("log"):
+        write_log(
+            base / "log",
+            3,
+            {100: 7, 101: 1, 104: 10},
+            dead=kind != "log",
+            definition=TIME,
+        )
         return LogSource.model_validate({"log": "log", **paced}), []
     if kind == "generator":
         document = {"generator": "keys", "rows": 5000, "with": {"per_second": 100}}
@@ -175,9 +183,10 @@ def test_the_first_event_time_is_found_without_reading_the_source(
     monkeypatch.setattr(opening, "FIRST_ROWS", 5)
     settings, times = source(kind, tmp_path)
     resolved = resolve_source("s", settings, TIME, str(tmp_path))
-    expected = 100 * TIME.length if kind == "log" else times[0] * SECOND
+    expected = 100 * TIME.length if kind.startswith("log") else times[0] * SECOND
     assert first_event_time(resolved, settings, TIME) == expected
-    assert 0 < sum(given) <= 5
+    # dead letters come before the rows
+    assert 0 < sum(given) <= 5 or kind == "log with dead rows"
 
 
 def topology(base: Path, **more: Any) -> Topology:
@@ -229,3 +238,27 @@ def test_a_source_without_rows_has_no_first_event_time_and_is_over_at_once(tmp_p
     assert first_event_time(resolved, settings, TIME) is None
     reader = open_reader(resolved, settings, TIME, 0, 1, None)
     assert reader.read(10, 0.0) == Delivery((), INFINITY, 0, exhausted=True)
+
+
+def test_rows_from_before_the_pace_have_been_due_since_it_began() -> None:
+    pace = Pace.of_rows(Rate(10), 1000)
+    assert pace.waited_seconds(0, 0.5) == pace.waited_seconds(1000, 0.5) == 0.5
+    assert pace.waited_seconds(1010, 0.5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("mark", "last_of_epoch", "wait"),
+    [
+        (500, None, LINGER_SECONDS),
+        (500, 504, 0.005),
+        # too soon to be worth a wake, and too late to be waited for
+        (500, 500, LINGER_SECONDS),
+        (500, 600, LINGER_SECONDS),
+        (700, 504, 0.201),
+    ],
+)
+def test_a_reader_sleeps_until_its_epoch_ends_if_that_is_soon(
+    mark: int, last_of_epoch: int | None, wait: float
+) -> None:
+    pace = Pace.of_rows(Rate(1000))
+    assert pace.wake_after_seconds(mark, 0.499, last_of_epoch) == pytest.approx(wait)

@@ -30,6 +30,11 @@ def mapper(result: Any, output: Any = None, dead_letter: bool = False) -> UserMa
 
 
 class TestMapper:
+    @pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+    def test_views_are_no_types_of_columns(self, kind: pa.DataType) -> None:
+        with pytest.raises(TopologyError, match=r"'word' has type .*; declare it (string|binary),"):
+            mapper(None, pa.schema([("word", kind)]))
+
     def test_rows_know_the_event_they_came_from(self) -> None:
         derived = UserMapper("words", Words(), LINES).apply(lines("a b", "", "c"))
         assert derived.batch.to_pydict() == {"word": ["a", "b", "c"]}

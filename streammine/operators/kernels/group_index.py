@@ -94,11 +94,11 @@ class GroupIndex:
         return partial(self._key_columns, rows, strings, self._has_null_word)
 
     def keys_of(self, ids: npt.NDArray[np.int64]) -> list[pa.Array]:
-        """Return the key columns of these groups (int64[n]) in their order; costs by n."""
+        """Return the key columns of these groups (int64[n]) in their order; costs by n, but for nulls."""
         if self._rows is None:
             assert self._only_strings is not None
             contents = self._only_strings.contents()
-            return [taken_bytes(*contents, self._types[0], pa.array(ids))]
+            return [taken_bytes(*contents, self._types[0], ids)]
         strings = [None if table is None else table.contents() for table in self._strings]
         return self._key_columns(self._rows.keys()[ids], strings, self._has_null_word)
 
@@ -115,7 +115,7 @@ class GroupIndex:
             first += self._word_counts[number]
             contents = strings[number]
             if contents is not None:
-                arrays.append(taken_bytes(*contents, key_type, pa.array(words[:, 0])))
+                arrays.append(taken_bytes(*contents, key_type, words[:, 0]))
                 continue
             validity = np.empty(0, dtype=np.bool_)
             if has_null_word:

@@ -96,7 +96,7 @@ class EpochReader:
         dead = run.take_dead()
         assert all(epoch >= self._open_epoch for epoch, _ in dead), "epochs never reopen"
         pieces = tuple(run.pieces(start, stop))
-        if self._pace is not None:
+        if self._pace is not None and pieces:
             pieces = run.with_waits(pieces, self._pace, start, elapsed_seconds)
         assert all(piece.epoch >= self._open_epoch for piece in pieces), "epochs never reopen"
         self._at = stop
@@ -129,15 +129,17 @@ class EpochReader:
         with the mark `waits_for`, is not due."""
         open_epoch = self._open_epoch
         pace, due_epochs = self._pace, self._due_epochs
+        last_of_epoch: int | None = None
         if pace is not None and due_epochs is not None and not self._exhausted:
             due, until = due_epochs.at(pace.due_bound(elapsed_seconds))
+            last_of_epoch = until - 1
             open_epoch = min(open_epoch, max(due, given_below))
             if waits_for is not None and open_epoch < self._open_epoch:
-                waits_for = min(waits_for, until - 1)
+                waits_for = min(waits_for, last_of_epoch)
         self._told_epoch = max(self._told_epoch, open_epoch)
         if pace is None or waits_for is None:
             return None
-        return pace.wake_after_seconds(waits_for, elapsed_seconds)
+        return pace.wake_after_seconds(waits_for, elapsed_seconds, last_of_epoch)
 
     def _start_run(self) -> None:
         run = self._runs.next_run()

@@ -15,6 +15,9 @@ from streammine.model.durations import Rate
 LINGER_SECONDS = 0.002
 """Rows of about this long leave together; waking for each would cost more than it is worth."""
 
+LONGEST_LINGER_SECONDS = 0.008
+"""An epoch whose end is due within so long is handed out to its end at once: nobody can close it before."""
+
 TURN_SECONDS = 0.05
 """Rows of about this long are one slice's turn where slices share rows in blocks: while one has its
 turn the others wait, their epochs ahead."""
@@ -57,8 +60,15 @@ class Pace:
         """Rows with a smaller mark are due by now."""
         return self.first + max(0, floor(Fraction(elapsed_seconds) * self._per_second) + 1)
 
-    def wake_after_seconds(self, mark: int, elapsed_seconds: float) -> float:
-        """How long to wait for the row with that mark, at least the linger."""
+    def wake_after_seconds(
+        self, mark: int, elapsed_seconds: float, last_of_epoch: int | None = None
+    ) -> float:
+        """How long to wait for the row with that mark, at least the linger; or, if it comes soon, until the
+        last one of its epoch, where that is known."""
+        if last_of_epoch is not None and mark <= last_of_epoch:
+            wait = self._due_seconds(last_of_epoch) - elapsed_seconds
+            if LINGER_SECONDS <= wait <= LONGEST_LINGER_SECONDS:
+                return wait
         return max(LINGER_SECONDS, self._due_seconds(mark) - elapsed_seconds)
 
     def waited_seconds(self, mark: int, elapsed_seconds: float) -> float:
@@ -66,4 +76,4 @@ class Pace:
         return max(0.0, elapsed_seconds - self._due_seconds(mark))
 
     def _due_seconds(self, mark: int) -> float:
-        return float((mark - self.first) / self._per_second)
+        return max(0.0, float((mark - self.first) / self._per_second))
