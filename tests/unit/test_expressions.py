@@ -298,6 +298,14 @@ def test_zeros_have_the_same_sign_wherever_a_batch_is_cut(text: str) -> None:
         assert str(found) == str(part)
 
 
+def test_a_value_that_can_t_be_had_is_told_of_several_expressions_too() -> None:
+    late = pa.record_batch({"ts": pa.array([2**63 - 1], pa.timestamp("us"))})
+    text = "ts + interval '100 years'"
+    together = [Expression("later", each, late.schema) for each in ("ts > ts", text)]
+    with pytest.raises(UserCodeError, match=re.escape(f"operator 'later': expression {text!r}")):
+        expressions.evaluated(together, late)
+
+
 TIMED = pa.schema([("ts", pa.timestamp("us")), ("day", pa.date32()), ("n", pa.int64())])
 
 

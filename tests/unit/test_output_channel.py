@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from streammine.engine.output_channel import (
     FREED_AT_A_BEAT,
     FREED_AT_ONCE,
+    FREED_LATER_BYTES,
     REPLAYED_FRAMES,
     Outgoing,
     OutputChannel,
@@ -497,6 +498,20 @@ def test_what_was_dropped_is_freed_little_by_little() -> None:
         channel.data(epoch, 1, None, 0)
     assert held == [9, 9 - FREED_AT_ONCE, 9 - 2 * FREED_AT_ONCE]
     assert not spill.batches
+
+
+def test_large_bodies_that_were_dropped_are_freed_at_once() -> None:
+    spill = MemorySpill()
+    channel = sender(budget=1 << 30, checkpointed=True)
+    for epoch, nbytes in enumerate([FREED_LATER_BYTES, FREED_LATER_BYTES + 1]):
+        channel.data(epoch, 1, pa.record_batch({"n": [epoch]}), nbytes)
+        end(channel, epoch)
+    channel.sendable()
+    chosen = channel.to_spill(limit=0)
+    while chosen:
+        chosen.pop().to_disk(spill)
+    channel.prune(1)
+    assert [batch.column(0).to_pylist() for batch in spill.batches.values()] == [[0]]
 
 
 @settings(deadline=None)

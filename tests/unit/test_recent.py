@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,6 +16,7 @@ from streammine.operators import rows_in_time
 from streammine.operators.catalog import build_operator
 from streammine.operators.latest import Latest
 from streammine.operators.recent import Recent
+from streammine.operators.rows_in_time import KeyIds, RowsInTime
 from streammine.operators.site import Site
 from tests.property.event_order_cases import MINUTE, ORDER
 
@@ -48,6 +50,13 @@ def run(operator: Any, epoch: int, *rows: tuple[int, Any, Any]) -> list[tuple[An
     bag = [(0, pa.record_batch(arrays, schema=schema))] if rows else []
     told = operator.run(EpochClose(epoch, MINUTE.watermark(epoch), MINUTE), iter(bag))
     return [tuple(row.values()) for batch in told for row in batch.to_pylist()]
+
+
+def test_rows_that_are_kept_don_t_keep_the_batch_that_they_came_in() -> None:
+    rows = RowsInTime([KeyIds([])], 0)
+    batch = np.arange(2_000, dtype=np.int64)
+    rows.append([batch[:10], batch[10:20]])
+    assert not any(np.shares_memory(batch, column) for column in rows.all())
 
 
 def test_a_row_counts_until_it_is_as_old_as_that() -> None:
