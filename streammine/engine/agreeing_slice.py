@@ -158,9 +158,7 @@ class AgreeingSlice(SliceMachine):
             if self.bags.nbytes + self.waiting.nbytes > self.settings.waiting_bytes:
                 body = Kept(body, frame.nbytes)
                 effects.append(ToDisk((body,)))
-            work = Accumulate(
-                channel.number, channel.port, header.epoch, header.round, body, frame.nbytes
-            )
+            work = Accumulate(channel.number, channel.port, header.epoch, header.round, body)
             self.bags.add(work, frame.nbytes)
         if not header.ends:
             return effects

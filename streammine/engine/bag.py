@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streammine.engine.kept import Spilled
+from streammine.engine.kept import Spilled, batch_nbytes
 from streammine.model.contracts import BatchSpill
 
 
@@ -32,7 +32,8 @@ class Bag:
     entries: list[tuple[pa.RecordBatch | Spilled, int]] = field(default_factory=list)
     """With their bytes in memory."""
 
-    def add(self, batch: pa.RecordBatch, nbytes: int) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
+        nbytes = batch_nbytes(batch)
         if self.memory.used + nbytes > self.memory.limit:
             self.entries.append((Spilled(self.memory.spill, batch), 0))
             self.memory.spilled += nbytes

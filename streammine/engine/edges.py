@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from streammine.engine.kept import batch_nbytes
 from streammine.engine.stimuli import Output
 from streammine.engine.union_order import UnionOrder
 from streammine.model.contracts import (
@@ -38,10 +39,6 @@ from streammine.model.stream import visible
 
 FRAME_BYTES = 64 << 20
 """Larger batches are cut before they leave."""
-
-SMALL_BYTES = 8 << 10
-"""Of batches whose buffers hold no more the bytes are not counted column by column. As much or more is what a
-frame costs besides its rows."""
 
 
 @dataclass
@@ -108,7 +105,7 @@ class OutgoingEdge:
     ) -> None:
         if batch.num_rows == 0:
             return
-        nbytes = _nbytes(batch)
+        nbytes = batch_nbytes(batch)
         if nbytes > FRAME_BYTES and batch.num_rows > 1:
             half = batch.num_rows // 2
             self._send(epoch, batch.slice(0, half), keys, outputs)
@@ -167,12 +164,6 @@ def split(
 def _user_code(operator: object) -> RunsUserCode | None:
     # checks against protocols cost microseconds, and most edges and stages have no operator
     return operator if operator is not None and isinstance(operator, RunsUserCode) else None
-
-
-def _nbytes(batch: pa.RecordBatch) -> int:
-    """The bytes of a batch; of a part of a small one, those of the whole, which cost nothing to ask for."""
-    held = int(batch.get_total_buffer_size())
-    return held if held <= SMALL_BYTES else int(batch.nbytes)
 
 
 def _output(channel: int, epoch: int, batch: pa.RecordBatch, nbytes: int) -> Output:

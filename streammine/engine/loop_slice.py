@@ -141,8 +141,7 @@ class LoopSlice(SliceMachine):
             if self._waiting_bytes > self.settings.waiting_bytes:
                 body = Kept(body, frame.nbytes)
                 effects.append(ToDisk((body,)))
-            work = Accumulate(channel.number, channel.port, at, 0, body, frame.nbytes)
-            self._take_in(work, frame.nbytes)
+            self._take_in(Accumulate(channel.number, channel.port, at, 0, body), frame.nbytes)
         if not header.ends:
             return effects
         if kind in ("inside", "back"):

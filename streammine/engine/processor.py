@@ -63,9 +63,6 @@ StateLoading = Callable[
 """Gives an operator, with the snapshot that its state is exactly that of, the state of another one; it may be
 replaced by a new operator. Raises SnapshotDamagedError."""
 
-UNMEASURED_BYTES = 64 << 10
-"""Of a batch in a bag that holds no more, the sender's word for its bytes will do, be it an average."""
-
 _CHANNEL = itemgetter(1)
 """Of (port, channel), by which what an open epoch holds is known."""
 
@@ -251,8 +248,7 @@ class OperatorProcessor:
             bags = self._bags.setdefault(item.epoch, {})
             if key not in bags:
                 bags[key] = Bag(self.memory)
-            small = batch.get_total_buffer_size() <= UNMEASURED_BYTES
-            bags[key].add(batch, item.nbytes if small and item.nbytes else batch.nbytes)
+            bags[key].add(batch)
             return
         accumulators = self._accumulators.setdefault(item.epoch, {})
         accumulator = accumulators.get(key)

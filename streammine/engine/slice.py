@@ -252,9 +252,7 @@ class SliceMachine(StandingReplica):
             if self.waiting.nbytes > self.settings.waiting_bytes:
                 body = Kept(body, frame.nbytes)
                 effects.append(ToDisk((body,)))
-            work = Accumulate(
-                channel.number, channel.port, header.epoch, header.round, body, frame.nbytes
-            )
+            work = Accumulate(channel.number, channel.port, header.epoch, header.round, body)
             self.waiting.add(work, frame.nbytes)
         if not header.ends:
             return effects

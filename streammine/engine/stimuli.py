@@ -36,14 +36,13 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """Add a batch of about `nbytes` (0: not known) to the open accumulator of (channel, epoch)."""
+    """Add a batch to the open accumulator of (channel, epoch)."""
 
     channel: int
     port: int
     epoch: int
     round: int
     body: object
-    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -481,6 +481,13 @@ def test_the_oldest_bodies_go_to_disk_once_and_stay_in_the_log() -> None:
     assert (len(spill.batches), channel.memory_bytes) == (0, 0)
 
 
+def all_to_disk(channel: OutputChannel, spill: MemorySpill) -> None:
+    """Nobody else refers to the bodies afterwards."""
+    chosen = channel.to_spill(limit=0)
+    while chosen:
+        chosen.pop().to_disk(spill)
+
+
 def test_what_was_dropped_is_freed_little_by_little() -> None:
     spill = MemorySpill()
     channel = sender(budget=1000, checkpointed=True)
@@ -488,9 +495,7 @@ def test_what_was_dropped_is_freed_little_by_little() -> None:
         channel.data(epoch, 1, pa.record_batch({"n": [epoch]}), 10)
         end(channel, epoch)
     channel.sendable()
-    chosen = channel.to_spill(limit=0)
-    while chosen:
-        chosen.pop().to_disk(spill)
+    all_to_disk(channel, spill)
     channel.prune(8)
     held = []
     for epoch in range(9, 12):
@@ -507,9 +512,7 @@ def test_large_bodies_that_were_dropped_are_freed_at_once() -> None:
         channel.data(epoch, 1, pa.record_batch({"n": [epoch]}), nbytes)
         end(channel, epoch)
     channel.sendable()
-    chosen = channel.to_spill(limit=0)
-    while chosen:
-        chosen.pop().to_disk(spill)
+    all_to_disk(channel, spill)
     channel.prune(1)
     assert [batch.column(0).to_pylist() for batch in spill.batches.values()] == [[0]]
 

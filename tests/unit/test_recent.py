@@ -24,11 +24,20 @@ SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("value", pa.int32
 COUNTED = EpochDefinition("count", 10)
 
 
-def recent(calls: dict[str, str] | None = None, within: int = 10, **settings: Any) -> Recent:
+BIG = SCHEMA.set(2, pa.field("value", pa.int64()))
+"""Values whose sums may be beyond 64 bits."""
+
+
+def recent(
+    calls: dict[str, str] | None = None,
+    within: int = 10,
+    schema: pa.Schema = SCHEMA,
+    **settings: Any,
+) -> Recent:
     parsed = {name: RecentCall.parse(call) for name, call in (calls or {"rows": "count()"}).items()}
     operator = Recent(
         "lately",
-        SCHEMA,
+        schema,
         ["key"],
         parsed,
         within * 1_000_000,
@@ -41,9 +50,11 @@ def recent(calls: dict[str, str] | None = None, within: int = 10, **settings: An
     return operator
 
 
-def run(operator: Any, epoch: int, *rows: tuple[int, Any, Any]) -> list[tuple[Any, ...]]:
+def run(
+    operator: Any, epoch: int, *rows: tuple[int, Any, Any], columns_of: pa.Schema = SCHEMA
+) -> list[tuple[Any, ...]]:
     """Rows (time, key, value) of one epoch of ten seconds."""
-    schema = pa.schema([*SCHEMA, *ORDER])
+    schema = pa.schema([*columns_of, *ORDER])
     columns = [[row[place] for row in rows] for place in range(3)]
     columns += [[row[0] * 1_000_000 for row in rows], [0] * len(rows), list(range(len(rows)))]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
@@ -108,25 +119,21 @@ def test_keys_without_rows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
         assert operator._rows.keys[0].size <= 4 * 9 + 9
 
 
-def test_a_sum_beyond_64_bits_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    big = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("value", pa.int64())])
-    monkeypatch.setitem(globals(), "SCHEMA", big)
-    operator = recent({"total": "sum(value)"})
-    run(operator, 0, (0, "a", 2**62), (1, "a", 2**62 - 1), (2, "b", 5))
+def test_a_sum_beyond_64_bits_is_no_sum() -> None:
+    operator = recent({"total": "sum(value)"}, schema=BIG)
+    run(operator, 0, (0, "a", 2**62), (1, "a", 2**62 - 1), (2, "b", 5), columns_of=BIG)
     with pytest.raises(OverflowError, match="with 1 of column 'value' the sum of a key leaves"):
-        run(operator, 1, (10, "b", 1), (10, "a", 2**62), (10, "a", 1))
+        run(operator, 1, (10, "b", 1), (10, "a", 2**62), (10, "a", 1), columns_of=BIG)
 
 
-def test_a_sum_that_was_small_whenever_it_was_told_is_restored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    big = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("value", pa.int64())])
-    monkeypatch.setitem(globals(), "SCHEMA", big)
-    operator, other = (recent({"total": "sum(value)"}, within=15) for _ in range(2))
-    run(operator, 0, (0, "a", -(2**62)), (5, "a", 2**62), (6, "a", 2**62), (7, "a", -(2**62)))
-    assert run(operator, 1) == [("a", 2**62, None)]
+def test_a_sum_that_was_small_whenever_it_was_told_is_restored() -> None:
+    operator, other = (recent({"total": "sum(value)"}, within=15, schema=BIG) for _ in range(2))
+    half = 2**62
+    coming = [(0, "a", -half), (5, "a", half), (6, "a", half), (7, "a", -half)]
+    run(operator, 0, *coming, columns_of=BIG)
+    assert run(operator, 1) == [("a", half, None)]
     other.restore(1, True, operator.freeze(True).pieces())
-    left = [("a", 0, None), ("a", -(2**62), None), ("a", None, None)]
+    left = [("a", 0, None), ("a", -half, None), ("a", None, None)]
     assert run(operator, 2) == run(other, 2) == left
 
 
