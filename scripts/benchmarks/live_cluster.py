@@ -131,7 +131,7 @@ def commit_times(folder: Path) -> list[tuple[int, float]]:
     the first to write a group counts. The last document, which says that the output is over, is left out.
     """
     found: dict[str, float] = {}
-    for path in (folder / "manifests").iterdir():
+    for path in (folder / "manifests").glob("*.json"):
         sequence = path.stem.rpartition("-")[2]
         written = path.stat().st_ctime_ns / 1e9
         found[sequence] = min(written, found.get(sequence, written))
