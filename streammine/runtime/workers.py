@@ -6,6 +6,11 @@ work pass. For what passes it gets half as much time in the end, so a node which
 well. *Spare* work, that of replicas which only stand behind others, begins when there is nothing else to do:
 those who lead must not notice them. How long it waits, and how much time is left, tells whether there is room
 for it at all.
+
+Threads share the interpreter's lock. Work of some hundred rows is mostly Python: two threads at it take the
+lock from each other, and each switch costs more than the work. So while tasks are short, one thread does them
+all, and another one joins only when a task has waited for long. Long ones are mostly numpy's and Arrow's,
+without the lock; there all threads join at once.
 """
 
 from __future__ import annotations
@@ -23,6 +28,15 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = 2.0
 """How much longer than patient work other work may take while that waits."""
+
+SHORT_SECONDS = 0.002
+"""Of CPU: what usually takes less is left to a thread that is at work already."""
+
+LONG_WAIT_SECONDS = 0.005
+"""After which another thread does it nevertheless."""
+
+USUAL_OF_TASKS = 16
+"""What is usual follows the last tasks, about so many."""
 
 
 class Turn(Enum):
@@ -61,6 +75,8 @@ class Workers:
         self.threads = threads
         self._waiting: dict[Turn, list[_Task]] = {turn: [] for turn in Turn}
         self._patience_seconds = 0.0
+        self._usual_seconds = SHORT_SECONDS
+        self._watched = False
         self._idle = 0
         self._idle_seconds = 0.0
         self._idle_since = time.perf_counter()
@@ -79,7 +95,7 @@ class Workers:
         task = _Task(rank, next(self._numbers), time.perf_counter(), run)
         with self._changed:
             heappush(self._waiting[turn], task)
-            self._changed.notify()
+            self._call()
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -111,13 +127,41 @@ class Workers:
         """Wait for what is to be run next, and whether it is patient; None once the workers are closed."""
         with self._changed:
             self._note_idle(1)
-            while not self._closed and not len(self):
-                self._changed.wait()
+            while not self._closed and (seconds := self._seconds_to_wait()) != 0.0:
+                self._wait(seconds)
             self._note_idle(-1)
             if self._closed:
                 return None
             turn = self._turn()
-            return heappop(self._waiting[turn]), turn is Turn.PATIENT
+            task = heappop(self._waiting[turn])
+            if len(self):
+                self._call()
+            return task, turn is Turn.PATIENT
+
+    def _call(self) -> None:
+        """Have an idle thread look at what waits, unless one is about to."""
+        if not self._watched:
+            self._changed.notify()
+
+    def _seconds_to_wait(self) -> float | None:
+        """How long an idle thread leaves what waits to those at work; None: there is nothing."""
+        since = min(
+            (task.since for tasks in self._waiting.values() for task in tasks), default=None
+        )
+        if since is None:
+            return None
+        if self._idle == self.threads or self._usual_seconds >= SHORT_SECONDS:
+            return 0.0
+        return max(0.0, LONG_WAIT_SECONDS - (time.perf_counter() - since))
+
+    def _wait(self, seconds: float | None) -> None:
+        """Until there is something, or for so long; one thread that watches what waits is enough."""
+        if seconds is None or self._watched:
+            self._changed.wait()
+            return
+        self._watched = True
+        self._changed.wait(seconds)
+        self._watched = False
 
     def _turn(self) -> Turn:
         soon, patient = self._waiting[Turn.SOON], self._waiting[Turn.PATIENT]
@@ -132,9 +176,10 @@ class Workers:
         self._idle_since = now
         self._idle += more
 
-    def _done(self, seconds: float, patient: bool) -> None:
-        """Note how long other work may pass patient work from now on."""
+    def _done(self, seconds: float, cpu_seconds: float, patient: bool) -> None:
+        """Note how long tasks take, and other work may pass patient work from now on."""
         with self._changed:
+            self._usual_seconds += (cpu_seconds - self._usual_seconds) / USUAL_OF_TASKS
             if patient:
                 self._patience_seconds = PATIENCE * seconds
             elif self._waiting[Turn.PATIENT]:
@@ -143,10 +188,11 @@ class Workers:
     def _work(self) -> None:
         while (found := self._next()) is not None:
             task, patient = found
-            begin = time.perf_counter()
+            begin, begin_cpu = time.perf_counter(), time.thread_time()
             try:
                 task.run()
             except Exception:
                 # a thread that ends here would leave the node without one, and its jobs hanging
                 logger.exception("a task on %s", threading.current_thread().name)
-            self._done(time.perf_counter() - begin, patient)
+            cpu_seconds = time.thread_time() - begin_cpu
+            self._done(time.perf_counter() - begin, cpu_seconds, patient)

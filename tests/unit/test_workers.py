@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from streammine.runtime.workers import Turn, Workers
+from streammine.runtime.workers import LONG_WAIT_SECONDS, SHORT_SECONDS, Turn, Workers
 
 PATIENCE_SECONDS = 30.0
 
@@ -132,3 +133,96 @@ def test_idle_time_is_that_of_threads_that_wait(bench: Bench) -> None:
     before = bench.workers.pressure().idle_seconds
     bench.now += 2.0
     assert bench.workers.pressure().idle_seconds == before + 2.0
+
+
+class Pair:
+    """Two workers, and which of them has done what. One of them is `held` until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("streammine.runtime.workers.time.perf_counter", lambda: self.now)
+        self.workers = Workers(2, "pair")
+        self.done_by: dict[str, str] = {}
+        self.held = ""
+        self._gate = threading.Event()
+
+    def put(self, name: str, cpu_seconds: float = 0.0) -> threading.Event:
+        over = threading.Event()
+
+        def run() -> None:
+            begin = time.thread_time()
+            while time.thread_time() - begin < cpu_seconds:
+                pass
+            self.done_by[name] = threading.current_thread().name
+            over.set()
+
+        self.workers.submit(0, run)
+        return over
+
+    def do(self, name: str, cpu_seconds: float = 0.0) -> None:
+        """Put it, and wait until nobody is at work any more."""
+        assert self.put(name, cpu_seconds).wait(PATIENCE_SECONDS)
+        while not self.workers.resting:
+            threading.Event().wait(0.001)
+
+    def hold(self) -> None:
+        """Keep one thread busy, with work that takes no CPU."""
+        began = threading.Event()
+
+        def run() -> None:
+            self.held = threading.current_thread().name
+            began.set()
+            assert self._gate.wait(PATIENCE_SECONDS)
+
+        self.workers.submit(0, run)
+        assert began.wait(PATIENCE_SECONDS)
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    made = Pair(monkeypatch)
+    yield made
+    made.let_go()
+    made.workers.close()
+
+
+def test_threads_share_work_until_it_is_known_to_be_short(pair: Pair) -> None:
+    pair.hold()
+    assert pair.put("next").wait(PATIENCE_SECONDS)
+    assert pair.done_by["next"] != pair.held
+
+
+def test_short_work_is_left_to_the_thread_that_is_busy(pair: Pair) -> None:
+    pair.do("short")
+    pair.hold()
+    left = [pair.put("first"), pair.put("second")]
+    assert not left[0].wait(0.1), "it was taken at once"
+    pair.let_go()
+    assert all(each.wait(PATIENCE_SECONDS) for each in left)
+    assert pair.done_by["first"] == pair.done_by["second"] == pair.held
+
+
+def test_another_thread_takes_over_what_has_waited_for_long(pair: Pair) -> None:
+    pair.do("short")
+    pair.hold()
+    left = [pair.put("first"), pair.put("second")]
+    assert not left[0].wait(0.1)
+    pair.now += LONG_WAIT_SECONDS
+    assert all(each.wait(PATIENCE_SECONDS) for each in left)
+    assert pair.held not in (pair.done_by["first"], pair.done_by["second"])
+
+
+def test_threads_share_work_again_once_it_has_become_long(pair: Pair) -> None:
+    pair.do("short")
+    pair.do("long", cpu_seconds=20 * SHORT_SECONDS)
+    pair.hold()
+    assert pair.put("next").wait(PATIENCE_SECONDS)
+    assert pair.done_by["next"] != pair.held
+
+
+def test_a_thread_alone_never_waits(pair: Pair) -> None:
+    for number in range(200):
+        assert pair.put(f"{number}").wait(PATIENCE_SECONDS)
