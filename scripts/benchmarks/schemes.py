@@ -240,7 +240,8 @@ def _recovery(
     killed: float,
 ) -> Recovery:
     """`told`: the slices' status just before."""
-    commits = commit_times(output / PULSE)
+    # the last one waits until all results are written
+    commits = commit_times(output / PULSE)[:-1]
     delays = [(at, delay(epoch, at, began, EPOCH_SECONDS)) for epoch, at in commits]
     times = recovered(killed, delays, killed - MEASURED_SECONDS, EPOCH_SECONDS)
     if commits[-1][1] - killed < AFTER_SECONDS / 2:
