@@ -8,9 +8,9 @@ those who lead must not notice them. How long it waits, and how much time is lef
 for it at all.
 
 Threads share the interpreter's lock. Work of some hundred rows is mostly Python: two threads at it take the
-lock from each other, and each switch costs more than the work. So while tasks are short, one thread does them
-all, and another one joins only when a task has waited for long. Long ones are mostly numpy's and Arrow's,
-without the lock; there all threads join at once.
+lock from each other, and each switch costs more than the work. So while all tasks are short, one thread does
+them, and another one joins only when a task has waited for long. Long ones are mostly numpy's and Arrow's,
+without the lock; where there are such, all threads join at once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 PATIENCE = 2.0
 """How much longer than patient work other work may take while that waits."""
 
-SHORT_SECONDS = 0.002
-"""Of CPU: what usually takes less is left to a thread that is at work already."""
+SHORT_SECONDS = 0.004
+"""Of CPU: where nothing takes longer, work is left to a thread that has some already."""
 
 LONG_WAIT_SECONDS = 0.005
 """After which another thread does it nevertheless."""
 
-USUAL_OF_TASKS = 16
-"""What is usual follows the last tasks, about so many."""
+FORGOTTEN_OF_LENGTH = 1 / 16
+"""With each task, of how long the longest one has been."""
 
 
 class Turn(Enum):
@@ -75,7 +75,7 @@ class Workers:
         self.threads = threads
         self._waiting: dict[Turn, list[_Task]] = {turn: [] for turn in Turn}
         self._patience_seconds = 0.0
-        self._usual_seconds = SHORT_SECONDS
+        self._longest_seconds = SHORT_SECONDS
         self._watched = False
         self._idle = 0
         self._idle_seconds = 0.0
@@ -150,7 +150,7 @@ class Workers:
         )
         if since is None:
             return None
-        if self._idle == self.threads or self._usual_seconds >= SHORT_SECONDS:
+        if self._idle == self.threads or self._longest_seconds >= SHORT_SECONDS:
             return 0.0
         return max(0.0, LONG_WAIT_SECONDS - (time.perf_counter() - since))
 
@@ -179,7 +179,8 @@ class Workers:
     def _done(self, seconds: float, cpu_seconds: float, patient: bool) -> None:
         """Note how long tasks take, and other work may pass patient work from now on."""
         with self._changed:
-            self._usual_seconds += (cpu_seconds - self._usual_seconds) / USUAL_OF_TASKS
+            remembered = self._longest_seconds * (1 - FORGOTTEN_OF_LENGTH)
+            self._longest_seconds = max(cpu_seconds, remembered)
             if patient:
                 self._patience_seconds = PATIENCE * seconds
             elif self._waiting[Turn.PATIENT]:

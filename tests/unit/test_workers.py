@@ -217,7 +217,7 @@ def test_another_thread_takes_over_what_has_waited_for_long(pair: Pair) -> None:
 
 def test_threads_share_work_again_once_it_has_become_long(pair: Pair) -> None:
     pair.do("short")
-    pair.do("long", cpu_seconds=20 * SHORT_SECONDS)
+    pair.do("long", cpu_seconds=2 * SHORT_SECONDS)
     pair.hold()
     assert pair.put("next").wait(PATIENCE_SECONDS)
     assert pair.done_by["next"] != pair.held
