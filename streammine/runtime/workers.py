@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 PATIENCE = 2.0
 """How much longer than patient work other work may take while that waits."""
 
-SHORT_SECONDS = 0.004
+SHORT_SECONDS = 0.002
 """Of CPU: where nothing takes longer, work is left to a thread that has some already."""
 
 LONG_WAIT_SECONDS = 0.005
