@@ -18,7 +18,7 @@ from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
 from streammine.runtime.sources import first_event_time, open_reader, opening, resolve_source
 from streammine.runtime.sources.epoch_reader import EpochReader
-from streammine.runtime.sources.pace import LINGER_SECONDS, Pace
+from streammine.runtime.sources.pace import LINGER_SECONDS, LONGEST_LINGER_SECONDS, Pace
 from streammine.runtime.submission import prepare_submission
 from streammine.testing import SimulationSettings, simulate
 from tests.unit.epoch_logs import write_log
@@ -253,11 +253,16 @@ def test_rows_from_before_the_pace_have_been_due_since_it_began() -> None:
         (500, 504, 0.005),
         # too soon to be worth a wake, and too late to be waited for
         (500, 500, LINGER_SECONDS),
-        (500, 600, LINGER_SECONDS),
+        (500, 506, 0.007),
+        # half of what is left, but not for ever, and never before there is a row
+        (500, 519, 0.010),
+        (500, 9000, LONGEST_LINGER_SECONDS),
+        (510, 519, 0.011),
+        (515, 519, 0.016),
         (700, 504, 0.201),
     ],
 )
-def test_a_reader_sleeps_until_its_epoch_ends_if_that_is_soon(
+def test_rows_leave_together_the_longer_it_is_until_their_epoch_ends(
     mark: int, last_of_epoch: int | None, wait: float
 ) -> None:
     pace = Pace.of_rows(Rate(1000))

@@ -136,6 +136,9 @@ class EpochReader:
             open_epoch = min(open_epoch, max(due, given_below))
             if waits_for is not None and open_epoch < self._open_epoch:
                 waits_for = min(waits_for, last_of_epoch)
+        elif pace is not None and waits_for is not None:
+            assert self._run is not None, "the row that it waits for is there"
+            last_of_epoch = self._run.last_mark(self._at, pace)
         self._told_epoch = max(self._told_epoch, open_epoch)
         if pace is None or waits_for is None:
             return None
@@ -181,6 +184,20 @@ class _CutRun:
                 times = self._run.times
                 self._marks = times if self._run.ascending else np.maximum.accumulate(times)
         return self._marks
+
+    def last_mark(self, position: int, pace: Pace) -> int:
+        """The mark of the run's last row before which the epoch that is open at `position` can't be over."""
+        marks = self.marks(pace)
+        if self._epoch is not None:
+            last = self.row_count
+        elif self._lowest_from is not None:
+            last = int(self._lowest_from.searchsorted(self._lowest_from[position], "right"))
+        elif self._epochs is not None:
+            last = int(self._epochs.searchsorted(self._epochs[position], "right"))
+        else:
+            epoch = self._lowest_epoch(position)
+            last = min(self.row_count, (epoch + 1) * self._definition.length - self._run.number)
+        return int(marks[last - 1])
 
     def take_dead(self) -> tuple[tuple[int, DeadRows], ...]:
         """The dead rows by epoch, once."""

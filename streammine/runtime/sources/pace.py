@@ -15,8 +15,13 @@ from streammine.model.durations import Rate
 LINGER_SECONDS = 0.002
 """Rows of about this long leave together; waking for each would cost more than it is worth."""
 
-LONGEST_LINGER_SECONDS = 0.008
+LAST_SECONDS = 0.008
 """An epoch whose end is due within so long is handed out to its end at once: nobody can close it before."""
+
+LINGER_SHARE = 0.5
+LONGEST_LINGER_SECONDS = 0.05
+"""Nor before that, so a portion of rows covers so much of what is left of its epoch, and at most this much:
+few portions, for each is a wake and a batch on every way from here on; and little to do in the last one."""
 
 TURN_SECONDS = 0.05
 """Rows of about this long are one slice's turn where slices share rows in blocks: while one has its
@@ -63,13 +68,15 @@ class Pace:
     def wake_after_seconds(
         self, mark: int, elapsed_seconds: float, last_of_epoch: int | None = None
     ) -> float:
-        """How long to wait for the row with that mark, at least the linger; or, if it comes soon, until the
-        last one of its epoch, where that is known."""
+        """How long to wait for the row with that mark, and for those that leave with it; the mark of the last
+        one of its epoch says how long these may linger."""
+        linger = LINGER_SECONDS
         if last_of_epoch is not None and mark <= last_of_epoch:
-            wait = self._due_seconds(last_of_epoch) - elapsed_seconds
-            if LINGER_SECONDS <= wait <= LONGEST_LINGER_SECONDS:
-                return wait
-        return max(LINGER_SECONDS, self._due_seconds(mark) - elapsed_seconds)
+            left = self._due_seconds(last_of_epoch) - elapsed_seconds
+            if left > LAST_SECONDS:
+                left = min(left * LINGER_SHARE, LONGEST_LINGER_SECONDS)
+            linger = max(linger, left)
+        return max(linger, self._due_seconds(mark) - elapsed_seconds)
 
     def waited_seconds(self, mark: int, elapsed_seconds: float) -> float:
         """How long the row with that mark has been due."""
