@@ -42,7 +42,7 @@ class Trends(Operator):
         times = pc.cast(edits.column("time"), pa.int64()).to_pylist()
         users = edits.column("user").to_pylist()
         added = edits.column("added").to_pylist()
-        for time, *edit in zip(times, users, added, strict=True):
+        for time, edit in zip(times, zip(users, added, strict=True), strict=True):
             state.edits.append(time, edit)
 
     def end_epoch(self, channel: str, state: Any) -> Any:

@@ -14,7 +14,7 @@ import msgpack
 
 _BIG_INTEGER, _TUPLE, _SET, _FROZENSET, _DECIMAL = 1, 2, 3, 4, 5
 _NATIVE = frozenset([type(None), bool, int, float, str, bytes])
-_SCALARS = _NATIVE | {Decimal}
+SCALARS = _NATIVE | {Decimal}
 
 
 class NotPlainError(TypeError):
@@ -35,7 +35,7 @@ def encode(value: Any) -> bytes:
 
 def encode_canonical(value: Any) -> bytes:
     """Like `encode`, with dicts sorted by their encoded keys: equal values give equal bytes."""
-    return encode(value if type(value) in _SCALARS else _sorted(value))
+    return encode(value if type(value) in SCALARS else _sorted(value))
 
 
 def encode_all_canonical(values: list[Any]) -> list[bytes]:

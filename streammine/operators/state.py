@@ -123,6 +123,10 @@ class Window:
     `end_epoch`, those older than the watermark less the length go: ``time < (end of epoch) -
     microseconds``, or ``time <= epoch - epochs``. So `end_epoch` sees exactly the last `epochs` epochs.
     A key whose cells are all empty then is forgotten, in the end also where it has no more events.
+
+    A snapshot holds what was appended since the one before, as long as values can't be changed in their
+    place: None, numbers, texts, bytes, and tuples of these. With a list or dict among them it holds the whole
+    window each time.
     """
 
     microseconds: int | None = None
@@ -145,10 +149,8 @@ class Window:
     def fresh(self) -> SlidingWindow:
         return SlidingWindow()
 
-    def plain(self, content: Any) -> Any:
-        return [list(entry) for entry in content]
-
     def restored(self, plain: Any) -> SlidingWindow:
+        """Of entries [time, value], as a user's `migrate` gets and gives them."""
         window = SlidingWindow()
         for time, value in plain:
             window.append(time, value)

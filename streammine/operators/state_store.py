@@ -19,26 +19,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, islice
+from itertools import chain, islice
 from operator import attrgetter, length_hint
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StateVersionError, TopologyError
-from streammine.operators.frozen import (
-    PIECE_BYTES,
-    FrozenLots,
-    Handover,
-    Header,
-    decode_piece,
-    encode_piece,
-    in_lots,
+from streammine.operators.frozen import PIECE_BYTES, Handover, Header, decode_piece
+from streammine.operators.frozen_states import (
+    FrozenStates,
+    StatesLot,
+    chosen_of,
+    piece_of,
+    rows_of,
+    short_lots,
 )
-from streammine.operators.history import Entries, History, Stretch
-from streammine.operators.plain_data import NotPlainError
-from streammine.operators.python_columns import column_of, joined_columns, values_of
+from streammine.operators.history import Entries, History
+from streammine.operators.plain_data import decode, encode
+from streammine.operators.python_columns import values_of
 from streammine.operators.sliding_window import SlidingWindow
 from streammine.operators.state import (
     Cell,
@@ -50,6 +50,7 @@ from streammine.operators.state import (
     state_class,
 )
 from streammine.operators.user_groups import key_columns, python_keys
+from streammine.operators.window_change import WindowChange
 
 _ENTRY_BYTES = 200
 _ELEMENT_BYTES = 200
@@ -69,13 +70,6 @@ Migration = Callable[[Contents], Contents]
 """From the contents that a snapshot holds to contents of the cells as they are declared now."""
 
 
-class _Lot(NamedTuple):
-    """States, and their keys as columns, where these were at hand."""
-
-    states: list[KeyState]
-    keys: list[pa.Array] | None
-
-
 class StateStore:
     """State of all keys of one slice."""
 
@@ -93,15 +87,17 @@ class StateStore:
         self._states: dict[Key, KeyState] = {}
         self._freezes = 0
         # states handed out, and keys forgotten, since the last freeze; the first is of everything
-        self._dirty: list[_Lot] = []
+        self._dirty: list[StatesLot] = []
         self._dirty_states = self._dirty_forgotten = 0
         self._forgotten: dict[Key, None] = {}
-        self._frozen: _FrozenStates | None = None
+        self._frozen: FrozenStates | None = None
         self._containers = [name for name, cell in cells.items() if not isinstance(cell, Value)]
         self._elements = 0
         self._windows = [(name, cell) for name, cell in cells.items() if isinstance(cell, Window)]
         self._first_times: list[tuple[str, int]] = []
         self._sweep: Iterator[Key] = iter(())
+        # while snapshots of another version are restored: windows as these hold them
+        self._unmigrated: dict[Key, dict[str, SlidingWindow]] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -134,6 +130,7 @@ class StateStore:
 
         `columns`: the same keys as columns, if they are at hand.
         """
+        self._unmigrated = {}
         found = list(map(self._states.get, keys))
         opened = [
             self._created(key) if state is None else state
@@ -209,9 +206,9 @@ class StateStore:
         self._freezes += 1
         lots = self._dirty
         if full:
-            lots = _cut(_Lot(self.states(), None))
+            lots = short_lots(StatesLot(self.states(), None))
         forgotten = [] if full else list(self._forgotten)
-        self._frozen = _FrozenStates(self._freezes, full, lots, self._fields, self._cells)
+        self._frozen = FrozenStates(self._freezes, full, lots, self._fields, self._cells)
         self._dirty, self._forgotten = [], {}
         self._dirty_states = self._dirty_forgotten = 0
         return Handover(full, self._pieces(forgotten, self._frozen))
@@ -226,6 +223,7 @@ class StateStore:
         if full:
             self._states = {}
             self._elements = 0
+            self._unmigrated = {}
         for piece in pieces:
             header, batches = decode_piece(piece)
             for batch in batches:
@@ -240,31 +238,49 @@ class StateStore:
         keys = python_keys(rows.columns[:width], rows.num_rows or 1)
         if header["forgotten"]:
             for key in keys:
+                self._unmigrated.pop(key, None)
                 if (state := self._states.pop(key, None)) is not None:
                     self._elements -= state._elements
             return
-        if migrate is None and names != own:
+        windows = header.get("windows", [])
+        if migrate is None and (names != own or windows != [name for name, _ in self._windows]):
             raise StateVersionError(
-                f"operator '{self._operator}': the snapshot holds the cells {', '.join(names)}, and "
-                f"the operator declares {', '.join(own)}; raise its state_version and write migrate"
+                f"operator '{self._operator}': the snapshot holds {_declared(names, windows)}, and "
+                f"the operator declares {_declared(own, [name for name, _ in self._windows])}; raise "
+                "its state_version and write migrate"
             )
         for key, values in zip(
             keys, zip(*map(values_of, rows.columns[width:]), strict=True), strict=True
         ):
             contents: Contents = dict(zip(names, values, strict=True))
+            for name in windows:
+                # None: the row is a further one of a long history
+                change = contents[name]
+                contents[name] = None if change is None else WindowChange.of_plain(change)
             if migrate is not None:
-                contents = migrate(contents)
+                contents = migrate(contents | self._whole_windows(key, contents, windows))
             before = self._states.get(key)
             state = self._created(key)
             if before is not None:
                 state._elements = before._elements
             for name, cell in self._cells:
+                known = None if before is None else getattr(before, name)
+                content = contents[name]
                 if isinstance(cell, History):
-                    known = None if before is None else getattr(before, name)
-                    setattr(state, name, cell.restored(contents[name], known))
+                    setattr(state, name, cell.restored(content, known))
+                elif migrate is None and isinstance(cell, Window):
+                    setattr(state, name, _window_after(known, content))
                 else:
-                    setattr(state, name, cell.restored(contents[name]))
+                    setattr(state, name, cell.restored(content))
             self._count([state])
+
+    def _whole_windows(self, key: Key, contents: Contents, windows: Sequence[str]) -> Contents:
+        """What user code that migrates gets to see of them: all entries, as [time, value]."""
+        known = self._unmigrated.setdefault(key, {}) if windows else {}
+        for name in windows:
+            known[name] = _window_after(known.get(name), contents[name])
+        # copies, for what user code makes of them is none of the next snapshot's business
+        return decode(encode({name: list(map(list, known[name])) for name in windows}))  # type: ignore[no-any-return]
 
     def _created(self, key: Key) -> KeyState:
         state = self._states[key] = self._class()
@@ -304,7 +320,8 @@ class StateStore:
     def _compact(self) -> None:
         """Keys that come and go leave states in the dirty lots, and the next freeze may be far."""
         chosen = [
-            _chosen(lot, [state._captured != _NEVER for state in lot.states]) for lot in self._dirty
+            chosen_of(lot, [state._captured != _NEVER for state in lot.states])
+            for lot in self._dirty
         ]
         self._dirty = [lot for lot in chosen if lot is not None]
         self._dirty_states = sum(len(lot.states) for lot in self._dirty)
@@ -315,7 +332,7 @@ class StateStore:
         freezes = self._freezes
         if not freezes:
             return
-        lot = _chosen(_Lot(states, columns), [state._opened != freezes for state in states])
+        lot = chosen_of(StatesLot(states, columns), [state._opened != freezes for state in states])
         if lot is None:
             return
         if self._frozen:
@@ -324,23 +341,24 @@ class StateStore:
             self._frozen = None
         for state in lot.states:
             state._opened = freezes
-        self._dirty += _cut(lot)
+        self._dirty += short_lots(lot)
         self._dirty_states += len(lot.states)
 
-    def _pieces(self, forgotten: list[Key], frozen: _FrozenStates) -> Iterator[pa.Buffer]:
+    def _pieces(self, forgotten: list[Key], frozen: FrozenStates) -> Iterator[pa.Buffer]:
         for start in range(0, len(forgotten), _FORGOTTEN_PER_PIECE):
             some = forgotten[start : start + _FORGOTTEN_PER_PIECE]
-            yield _piece([_rows(key_columns(some, self._fields), {})], forgotten=True)
+            yield piece_of([rows_of(key_columns(some, self._fields), {})], True, ())
+        windows = [name for name, _ in self._windows]
         gathered: list[pa.RecordBatch] = []
         nbytes = 0
         for rows in chain.from_iterable(each.rows() for each in frozen.captured()):
             gathered.append(rows)
             nbytes += rows.nbytes
             if nbytes >= PIECE_BYTES:
-                yield _piece(gathered, forgotten=False)
+                yield piece_of(gathered, False, windows)
                 gathered, nbytes = [], 0
         if gathered:
-            yield _piece(gathered, forgotten=False)
+            yield piece_of(gathered, False, windows)
 
     def _drop_old(self, state: KeyState) -> None:
         for name, time in self._first_times:
@@ -359,110 +377,6 @@ class StateStore:
         )
 
 
-class _Captured(NamedTuple):
-    """What a lot's states held: a column for each cell, or for a History, its stretch for each state."""
-
-    keys: list[pa.Array]
-    cells: dict[str, pa.Array | list[Stretch]]
-
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        """One row per state, and further ones of those whose histories are long."""
-        stretches = {
-            name: [each.parts() for each in cell]
-            for name, cell in self.cells.items()
-            if isinstance(cell, list)
-        }
-        if not stretches:
-            yield _rows(self.keys, self.cells)
-            return
-        longest = [max(map(len, parts)) for parts in zip(*stretches.values(), strict=True)]
-        for turn in range(max(longest)):
-            places = [place for place, parts in enumerate(longest) if parts > turn]
-            chosen = pa.array(places)
-            cells = {
-                name: _plain_column([list(_part(stretches[name][place], turn)) for place in places])
-                if isinstance(cell, list)
-                else cell.take(chosen)
-                for name, cell in self.cells.items()
-            }
-            yield _rows([key.take(chosen) for key in self.keys], cells)
-
-
-def _part(parts: list[Stretch], turn: int) -> Stretch:
-    """One of a history's parts; behind the last one, nothing more."""
-    if turn < len(parts):
-        return parts[turn]
-    last = parts[-1]
-    return Stretch(last.first, last.number + len(last.entries), [])
-
-
-class _FrozenStates(FrozenLots[_Lot, _Captured]):
-    """States that are in a freeze, by its number."""
-
-    def __init__(
-        self,
-        number: int,
-        full: bool,
-        lots: list[_Lot],
-        fields: Sequence[pa.Field],
-        cells: Sequence[tuple[str, Cell]],
-    ) -> None:
-        super().__init__(lots)
-        self._number = number
-        self._full = full
-        self._fields = fields
-        self._cells = cells
-
-    def settle_changing(self, lot: _Lot) -> None:
-        """Like `settle`, of states of which some may be in no freeze."""
-        before = self._number - 1
-        frozen = [self._full or state._opened == before for state in lot.states]
-        if (found := _chosen(lot, frozen)) is not None:
-            self.settle(found)
-
-    def _waiting(self, lot: _Lot) -> _Lot | None:
-        number = self._number
-        return _chosen(lot, [state._captured < number for state in lot.states])
-
-    def _mark(self, lot: _Lot) -> None:
-        number = self._number
-        for state in lot.states:
-            state._captured = number
-
-    def _capture(self, lot: _Lot) -> _Captured:
-        keys = lot.keys
-        if keys is None:
-            keys = key_columns([state._key for state in lot.states], self._fields)
-        cells: dict[str, pa.Array | list[Stretch]] = {}
-        for name, cell in self._cells:
-            values: Iterable[Any] = map(attrgetter(name), lot.states)
-            if isinstance(cell, History):
-                # its entries don't change, so they need not be encoded while others wait
-                cells[name] = [_entries(name, content).frozen(self._full) for content in values]
-                continue
-            if not isinstance(cell, Value):
-                values = map(cell.plain, values)
-            cells[name] = _plain_column(list(values))
-        return _Captured(keys, cells)
-
-
-def _entries(name: str, content: Any) -> Entries:
-    """Raises NotPlainError where the user's code has put something else in a record's place."""
-    if not isinstance(content, Entries):
-        raise NotPlainError(
-            f"state can't be saved: '{name}' is a History, and a {type(content).__name__} was assigned; "
-            f"write state.{name}.append(entry)"
-        )
-    return content
-
-
-def _plain_column(values: list[Any]) -> pa.Array:
-    try:
-        return column_of(values)
-    except NotPlainError as error:
-        raise NotPlainError(f"state can't be saved: {error}") from None
-
-
 def _elements(content: Any) -> int:
     """How much a cell's content holds, in elements of usual size."""
     if isinstance(content, Entries):
@@ -470,30 +384,14 @@ def _elements(content: Any) -> int:
     return length_hint(content)
 
 
-def _rows(keys: list[pa.Array], cells: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    names = [f"key {place}" for place in range(len(keys))]
-    return pa.record_batch([*keys, *cells.values()], names=[*names, *cells])
+def _window_after(before: SlidingWindow | None, change: WindowChange | None) -> SlidingWindow:
+    window = SlidingWindow() if before is None else before
+    if change is not None:
+        window.take_in(change)
+    return window
 
 
-def _piece(rows: Sequence[pa.RecordBatch], forgotten: bool) -> pa.Buffer:
-    columns = zip(*(each.columns for each in rows), strict=True)
-    whole = pa.record_batch(list(map(joined_columns, columns)), names=rows[0].schema.names)
-    return encode_piece({"forgotten": forgotten}, whole)
-
-
-def _cut(lot: _Lot) -> list[_Lot]:
-    """A lot as several that are short enough for whoever waits until one is captured."""
-    return [
-        _Lot(states, lot.keys and [column.slice(place, len(states)) for column in lot.keys])
-        for place, states in in_lots(lot.states)
-    ]
-
-
-def _chosen(lot: _Lot, wanted: list[bool]) -> _Lot | None:
-    """The wanted states of a lot; None: none is."""
-    if all(wanted):
-        return lot if wanted else None
-    states = list(compress(lot.states, wanted))
-    if not states:
-        return None
-    return _Lot(states, lot.keys and [column.filter(pa.array(wanted)) for column in lot.keys])
+def _declared(names: Sequence[str], windows: Sequence[str]) -> str:
+    """The cells, as a person is told of them."""
+    told = [f"{name} (a Window)" if name in windows else name for name in names]
+    return f"the cells {', '.join(told)}" if told else "no cells"

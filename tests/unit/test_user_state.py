@@ -137,7 +137,9 @@ def test_other_cells_under_the_same_version_are_refused(saved: Any) -> None:
     class Careless(KeptLonger):
         state_version: ClassVar[int] = 1
 
-    with pytest.raises(StateVersionError, match=r"holds the cells last, .* declares values, count"):
+    with pytest.raises(
+        StateVersionError, match=r"holds the cells last, .* declares the cells values, count"
+    ):
         restored(Careless(), saved)
 
 
