@@ -31,7 +31,9 @@ def reinforced_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan | None:
         for slice_id, group in placements.items()
         if len(group) < job.wanted_replicas(slice_id)
     ]
-    places = place_again(missing, placements, job.usable_nodes(nodes)) if missing else {}
+    places = {}
+    if missing:
+        places = place_again(job.graph, missing, placements, job.usable_nodes(nodes))
     rungs = {slice_id: job.rung_of(slice_id, name) for slice_id, (name, _) in places.items()}
     linked = [each for each in places if rungs[each].queues]
     origins = job.origins(linked) if places else None

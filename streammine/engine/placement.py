@@ -4,13 +4,14 @@ Slice i of every vertex goes to the i-th node, round robin, so that slices joine
 (a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. Receivers of
 one feed begin at nodes of their own, so that no two of them are lost with a node. The other
 replicas of what one node was given first are interleaved: they spread over all other nodes, so that when it
-is lost each of them takes over a share. What a lost node had goes to those that have least.
+is lost each of them takes over a share. What a lost node had goes to those that have least, or hardly more
+where it comes to lie beside those that it shares rows with: what leaves a node is dearer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
@@ -18,6 +19,12 @@ from streammine.model.job import JobGraph, Placement
 
 Node = tuple[str, int]
 """A live node: its name, and its sequence number among all that joined."""
+
+MOST_MORE = 2
+"""Replicas that a node may have more than the one that has least, and still gets one for its neighbours."""
+
+_WHOLE = 720_720
+"""All that a sender sends: a number that most numbers of slices divide."""
 
 
 def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, ...]]:
@@ -44,26 +51,72 @@ def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, .
 
 
 def place_again(
+    graph: JobGraph,
     slices: Iterable[SliceId],
-    placements: dict[SliceId, tuple[Placement, ...]],
+    placements: Mapping[SliceId, Sequence[Placement]],
     nodes: Sequence[Node],
 ) -> dict[SliceId, Node]:
-    """A node for one more replica of each slice: one that has none of it, with the fewest replicas, ties by
-    joining. A slice that all nodes have a replica of is left out.
+    """A node for one more replica of each slice: one that has none of it. A slice that all nodes have a
+    replica of is left out. `placements`: where all other replicas are.
 
-    `placements`: where all other replicas are.
+    A slice that has another replica goes where the fewest are, ties by joining. So does one that has none;
+    but where hardly more are it goes beside a slice that sends it all its rows or gets all of its own, of
+    equals beside those that get or send a share, and to no other receiver of its feed if that can be helped.
     """
-    load = Counter(node_of(each) for group in placements.values() for each in group)
+    nodes = one_of_each_name(nodes)
+    places = {slice_id: [node_of(each) for each in group] for slice_id, group in placements.items()}
+    load = Counter(node for group in places.values() for node in group)
     chosen: dict[SliceId, Node] = {}
     for slice_id in sorted(slices):
-        taken = {each.node for each in placements.get(slice_id, ())}
-        free = [node for node in one_of_each_name(nodes) if node[0] not in taken]
+        own = places.setdefault(slice_id, [])
+        taken = {name for name, _ in own}
+        free = [node for node in nodes if node[0] not in taken]
         if not free:
             continue
-        node = min(free, key=lambda node: (load[node], node[1]))
+        whole, shares = Counter[Node](), Counter[Node]()
+        if not taken:
+            whole, shares = _kept_inside(graph, slice_id, places)
+            free = _without_rivals(graph, slice_id, places, free) or free
+            most = min(load[node] for node in free) + MOST_MORE
+            free = [node for node in free if load[node] <= most]
+        node = min(free, key=lambda node: (-whole[node], load[node], -shares[node], node[1]))
         load[node] += 1
+        own.append(node)
         chosen[slice_id] = node
     return chosen
+
+
+def _kept_inside(
+    graph: JobGraph, slice_id: SliceId, places: Mapping[SliceId, Sequence[Node]]
+) -> tuple[Counter[Node], Counter[Node]]:
+    """By node, what of the slice's channels would not leave it: how many over which all goes that a sender
+    sends, and how much in shares of such."""
+    whole, shares = Counter[Node](), Counter[Node]()
+    for channel in (*graph.inputs[slice_id], *graph.outputs[slice_id]):
+        other = channel.target if channel.source == slice_id else channel.source
+        ways = sum(each.edge == channel.edge for each in graph.outputs[channel.source])
+        if (
+            graph.edges[channel.edge].dead
+            or graph.vertex(channel.target.vertex).kind == "committer"
+        ):
+            # over these hardly anything goes
+            continue
+        for node in places.get(other, ()):
+            whole[node] += ways == 1
+            shares[node] += _WHOLE // ways
+    return whole, shares
+
+
+def _without_rivals(
+    graph: JobGraph,
+    slice_id: SliceId,
+    places: Mapping[SliceId, Sequence[Node]],
+    nodes: Sequence[Node],
+) -> list[Node]:
+    """Those of the nodes that have no slice of this number of another receiver of the same feed."""
+    rivals = graph.rivals.get(slice_id.vertex, ())
+    theirs = {node for name in rivals for node in places.get(SliceId(name, slice_id.index), ())}
+    return [node for node in nodes if node not in theirs]
 
 
 def leading_first(group: Iterable[Placement]) -> tuple[Placement, ...]:

@@ -62,7 +62,9 @@ def moved_plan(
         slice_id: tuple(each for each in group if each.rung.queues)
         for slice_id, group in staying.items()
     }
-    places = place_again(leaving, staying | {each: linked[each] for each in leaving}, nodes)
+    places = place_again(
+        job.graph, leaving, staying | {each: linked[each] for each in leaving}, nodes
+    )
     for slice_id, old in leaving.items():
         if slice_id not in places:
             goes_on = live and old.rung.queues and linked[slice_id]

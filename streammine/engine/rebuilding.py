@@ -71,16 +71,15 @@ def _rebuilt(
     usable: Sequence[Node],
 ) -> dict[SliceId, tuple[Placement, ...]]:
     """New replicas, each where its operator stands ready, if it does anywhere."""
-    seats = {
-        slice_id: tuple(each for each in kept[slice_id] if not each.rung.queues)
-        for slice_id in restores
-    }
-    places = place_again(
-        [each for each in restores if not seats[each]], kept | dict.fromkeys(restores, ()), usable
-    )
+    seats: dict[SliceId, tuple[Placement, ...]] = {}
+    for slice_id in restores:
+        standing = [each for each in kept[slice_id] if not each.rung.queues]
+        seats[slice_id] = tuple(sorted(standing, key=lambda each: each.rung.rung, reverse=True))
+    homeless = [each for each in restores if not seats[each]]
+    places = place_again(job.graph, homeless, kept | seats, usable)
     rebuilt: dict[SliceId, tuple[Placement, ...]] = {}
     for slice_id, restore in restores.items():
-        ready = sorted(seats[slice_id], key=lambda each: each.rung.rung, reverse=True)
+        ready = seats[slice_id]
         name, member = node_of(ready[0]) if ready else places[slice_id]
         new = Placement(name, job.next_generation, member, restore)
         rebuilt[slice_id] = (new, *ready[1:])

@@ -266,13 +266,28 @@ class JobGraph:
     def receivers(self) -> dict[str, int]:
         """Sources that receive one feed, numbered among those that do."""
         numbers: dict[str, int] = {}
+        for group in self._feeds:
+            for number, name in enumerate(group):
+                numbers.setdefault(name, number)
+        return numbers
+
+    @cached_property
+    def rivals(self) -> dict[str, frozenset[str]]:
+        """By source that receives a feed, the others that do."""
+        found: dict[str, frozenset[str]] = {}
+        for group in self._feeds:
+            for name in group:
+                found[name] = found.get(name, frozenset()) | set(group) - {name}
+        return found
+
+    @cached_property
+    def _feeds(self) -> tuple[tuple[str, ...], ...]:
+        """The receivers of each, in order."""
         groups: dict[tuple[str, int, str], list[str]] = {}
         for edge in self.edges:
             if edge.either:
-                group = groups.setdefault((edge.target, edge.port, edge.chooser), [])
-                numbers.setdefault(edge.source, len(group))
-                group.append(edge.source)
-        return numbers
+                groups.setdefault((edge.target, edge.port, edge.chooser), []).append(edge.source)
+        return tuple(map(tuple, groups.values()))
 
     @cached_property
     def most_replicas(self) -> int:

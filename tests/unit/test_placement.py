@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from streammine.engine.placement import Node, place, place_again
+from streammine.engine.placement import MOST_MORE, Node, place, place_again
 from streammine.model.contracts import Discipline
 from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
-from streammine.model.job import JobGraph, Placement, Vertex
+from streammine.model.job import Edge, JobGraph, Placement, Vertex
 
 
 def graph(slices: int = 4, replicas: int = 2, vertices: int = 1) -> JobGraph:
@@ -90,7 +91,7 @@ def test_without_a_node_there_is_no_place() -> None:
 
 def test_one_more_replica_goes_where_none_of_its_slice_is() -> None:
     kept = {SliceId("counts", 0): on("a"), SliceId("counts", 1): on("b", "c")}
-    assert place_again(slices(0, 1), kept, nodes("abc")) == {
+    assert place_again(graph(), slices(0, 1), kept, nodes("abc")) == {
         SliceId("counts", 0): ("b", 2),
         SliceId("counts", 1): ("a", 1),
     }
@@ -102,15 +103,118 @@ def test_one_more_replica_goes_where_least_is() -> None:
         SliceId("counts", 1): on("b"),
         SliceId("counts", 2): on("b"),
     }
-    assert place_again(slices(0), kept, nodes("abc")) == {SliceId("counts", 0): ("c", 3)}
+    assert place_again(graph(), slices(0), kept, nodes("abc")) == {SliceId("counts", 0): ("c", 3)}
+
+
+def pipeline(slices: int = 4) -> JobGraph:
+    """lines -> counts -> result, the first edge by key."""
+    kinds: dict[str, Any] = {"lines": "source", "counts": "stateful", "result": "sink"}
+    edges = [("lines", "counts", "partition"), ("counts", "result", "forward")]
+    return JobGraph(
+        tuple(Vertex(name, kind, slices, Discipline.EPOCH, "") for name, kind in kinds.items()),
+        tuple(
+            Edge(source, target, 0, (), False, routing, False)  # type: ignore[arg-type]
+            for source, target, routing in edges
+        ),
+    )
+
+
+def chain(index: int) -> list[SliceId]:
+    return [SliceId(name, index) for name in ("lines", "counts", "result")]
+
+
+def test_what_a_slice_sends_stays_in_the_node_where_a_chain_is_built_anew() -> None:
+    # a, b: a chain each;  two chains are lost
+    kept = {each: on("ab"[each.index]) for each in (*chain(0), *chain(1))}
+    places = place_again(pipeline(), [*chain(2), *chain(3)], kept, nodes("ab"))
+    for index in (2, 3):
+        assert places[SliceId("counts", index)] == places[SliceId("result", index)]
+    assert Counter(places.values()) == {("a", 1): 3, ("b", 2): 3}
+
+
+def test_a_slice_comes_back_to_where_its_rows_go() -> None:
+    # of b's chain the middle is lost, and c is empty
+    kept = {**dict.fromkeys(chain(0), on("a")), **dict.fromkeys(chain(1), on("b"))}
+    del kept[SliceId("counts", 1)]
+    # a source, whose rows go everywhere, does not go there for that
+    assert place_again(pipeline(), [SliceId("lines", 2)], kept, nodes("abc")) == {
+        SliceId("lines", 2): ("c", 3)
+    }
+    assert place_again(pipeline(), slices(1), kept, nodes("abc")) == {
+        SliceId("counts", 1): ("b", 2)
+    }
+    # but not where much more is
+    kept |= {SliceId("totals", number): on("b") for number in range(3)}
+    assert place_again(pipeline(), slices(1), kept, nodes("abc")) == {
+        SliceId("counts", 1): ("c", 3)
+    }
+
+
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_no_node_gets_much_more_than_another(count: int) -> None:
+    graph = pipeline(slices=count)
+    at = dict(enumerate("abcdef"[:count]))
+    kept = {each: on(at[each.index]) for each in graph.slices}
+    for lost in range(count):
+        left = {each: group for each, group in kept.items() if each.index != lost}
+        alive = [node for node in nodes("abcdef"[:count]) if node[0] != at[lost]]
+        places = place_again(graph, chain(lost), left, alive)
+        load = Counter(places.values()) + Counter(dict.fromkeys(alive, 3))
+        assert max(load.values()) - min(load.values()) <= MOST_MORE + 1
+
+
+def test_dead_rows_and_records_of_files_attract_nothing_else() -> None:
+    plain = pipeline(2)
+    vertices = (
+        *plain.vertices,
+        Vertex("result.committer", "committer", 1, Discipline.EPOCH, ""),
+    )
+    commits = Edge("result", "result.committer", 0, (), False, "forward", False)
+    graph = JobGraph(vertices, (*plain.edges, commits))
+    kept = {SliceId("result.committer", 0): on("a"), SliceId("counts", 1): on("b")}
+    assert place_again(graph, [SliceId("result", 1)], kept, nodes("ab")) == {
+        SliceId("result", 1): ("b", 2)
+    }
+
+
+def test_receivers_of_a_feed_stay_apart() -> None:
+    vertices = (
+        *(Vertex(name, "source", 1, Discipline.EPOCH, "") for name in ("east", "west")),
+        Vertex("counts", "stateful", 1, Discipline.CONSENSUS, ""),
+    )
+    edges = tuple(
+        Edge(name, "counts", 0, ("feed",), False, "partition", False, either=True)
+        for name in ("east", "west")
+    )
+    graph = JobGraph(vertices, edges)
+    assert graph.rivals == {"east": {"west"}, "west": {"east"}}
+    kept = {SliceId("west", 0): on("a"), SliceId("counts", 0): on("a")}
+    kept |= {SliceId("counts", number): on("b") for number in range(1, 9)}
+    assert place_again(graph, [SliceId("east", 0)], kept, nodes("ab")) == {
+        SliceId("east", 0): ("b", 2)
+    }
+    # where there is but one node, there they are
+    assert place_again(graph, [SliceId("east", 0)], kept, nodes("a")) == {
+        SliceId("east", 0): ("a", 1)
+    }
+
+
+def test_slices_with_another_replica_spread() -> None:
+    kept = {each: on("a") for index in range(6) for each in chain(index)}
+    places = place_again(pipeline(6), kept, kept, nodes("abc"))
+    for name in ("lines", "counts", "result"):
+        found = Counter(places[SliceId(name, index)] for index in range(6))
+        assert found == {("b", 2): 3, ("c", 3): 3}
 
 
 def test_a_slice_that_is_everywhere_gets_no_further_replica() -> None:
     kept = {SliceId("counts", 0): on("a", "b"), SliceId("counts", 1): on("a")}
-    assert place_again(slices(0, 1), kept, nodes("ab")) == {SliceId("counts", 1): ("b", 2)}
+    assert place_again(graph(), slices(0, 1), kept, nodes("ab")) == {SliceId("counts", 1): ("b", 2)}
 
 
 def test_a_node_that_joined_anew_under_its_name_is_no_second_node() -> None:
     kept = {SliceId("counts", 0): on("a")}
-    assert place_again(slices(0), kept, [("a", 1), ("a", 7)]) == {}
-    assert place_again(slices(0), {}, [("a", 1), ("a", 7)]) == {SliceId("counts", 0): ("a", 7)}
+    assert place_again(graph(), slices(0), kept, [("a", 1), ("a", 7)]) == {}
+    assert place_again(graph(), slices(0), {}, [("a", 1), ("a", 7)]) == {
+        SliceId("counts", 0): ("a", 7)
+    }
