@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from streammine.model import control
 from streammine.simulation.clock import VirtualClock
-from streammine.simulation.settings import SimulationSettings
+from streammine.simulation.settings import MOST_SLOWNESS, SimulationSettings
 
 _PACES = (0.01, 0.1, 0.3, 1.0)
 
@@ -185,13 +185,14 @@ class VirtualNetwork:
         self, pair: _Pair, kind: str, sender: str, receiver: str, take: Callable[[], None]
     ) -> None:
         delay = pair.random.uniform(0.0, self._settings.network_delay_seconds * pair.pace)
-        earliest = 0.0
+        slowness, earliest = 1.0, 0.0
         for each in self.disturbances:
             held = each.held_until_seconds > self._clock.now_seconds
             if (each.slowness > 1.0 or held) and each.concerns(sender, receiver):
                 each.hits += 1
-                delay *= each.slowness
+                slowness *= each.slowness
                 earliest = max(earliest, each.held_until_seconds)
+        delay *= min(slowness, MOST_SLOWNESS)
         due = max(self._clock.now_seconds + delay, earliest, pair.last_seconds.get(kind, 0.0))
         pair.last_seconds[kind] = due
         self._clock.at(due, self._arrival(kind, pair, sender, receiver, take))

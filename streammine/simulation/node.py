@@ -57,11 +57,8 @@ from streammine.simulation.calls import Call, CoordinationCalls
 from streammine.simulation.hosting import HostedJob, counters_of
 from streammine.simulation.network import Body, Message, Receiver
 from streammine.simulation.process import VirtualProcess
+from streammine.simulation.settings import MOST_SLOWNESS
 from streammine.simulation.world import World
-
-MOST_SLOWNESS = 25.0
-"""However many faults slow a node down: slower than that it would look stuck."""
-
 
 Replica = tuple[SliceId, int]
 

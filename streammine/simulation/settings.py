@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST_SLOWNESS = 25.0
+"""However many faults slow a node or its messages down: slower than that they would look stuck."""
+
 
 @dataclass(frozen=True)
 class SimulationSettings:

@@ -20,7 +20,7 @@ from streammine.simulation.coordinator import Session, VirtualCoordinator
 from streammine.simulation.disk import MOST_FAILURES, TEMPORARY_SUFFIX, VirtualDisk
 from streammine.simulation.network import Disturbance, Receiver, VirtualNetwork
 from streammine.simulation.process import VirtualProcess
-from streammine.simulation.settings import SimulationSettings
+from streammine.simulation.settings import MOST_SLOWNESS, SimulationSettings
 
 SETTINGS = SimulationSettings(session_timeout_seconds=1.0)
 
@@ -198,6 +198,16 @@ def test_a_split_may_hold_messages_back_until_it_is_over() -> None:
     assert wire.arrived["b"] == [b"free", b"free", b"held", b"held"]
     assert wire.clock.now_seconds >= 9.0
     assert wire.network.frames_under_way == 0
+
+
+def test_delays_that_overlap_slow_a_message_down_only_so_far() -> None:
+    wire = Wire()
+    slow = Disturbance(slowness=20.0)
+    wire.network.disturbances += [slow, replace(slow), replace(slow)]
+    wire.send("a", "b", b"late")
+    wire.finish()
+    assert wire.arrived["b"] == [b"late", b"late"]
+    assert wire.clock.now_seconds <= MOST_SLOWNESS * 0.1
 
 
 def test_a_broken_connection_loses_what_is_under_way_and_no_more() -> None:
