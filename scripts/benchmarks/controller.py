@@ -239,10 +239,11 @@ def _draw(figure: Any, runs: dict[str, Played], max_time: float) -> None:
         looks = played.looks
         at = [look.at for look in looks]
         pairs = list(pairwise(looks))
-        # none where a slice was set back
-        rows = [max(0.0, now.rows - then.rows) / (now.at - then.at) for then, now in pairs]
         cores = [now.used_since(then) / (now.at - then.at) for then, now in pairs]
-        rate.plot(at[1:], rows, linewidth=0.8, label=name)
+        if len(played.kills) <= 1:
+            # where a slice is set back again and again its rows say nothing of the rate
+            rows = [max(0.0, now.rows - then.rows) / (now.at - then.at) for then, now in pairs]
+            rate.plot(at[1:], rows, linewidth=0.8, label=name)
         state.plot(at, [look.held_bytes / 1e6 for look in looks], linewidth=0.8, label=name)
         cost.plot(at[1:], cores, linewidth=0.8, label=name)
         late.plot(*zip(*played.commits, strict=True), linewidth=0.8, label=name)
