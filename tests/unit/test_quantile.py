@@ -21,6 +21,7 @@ from streammine.model.contracts import (
 )
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StateVersionError, TopologyError
+from streammine.operators.quantiles.sliding_order import SlidingOrder
 from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from streammine.testing import assert_deterministic, simulate
 
@@ -165,6 +166,19 @@ def test_rows_without_a_value_are_set_aside() -> None:
     assert dead.rows == ("key='a', value=None", "key='b', value=None")
     assert set(dead.reasons) == {"value is null, and a quantile is of values"}
     assert operator.take_dead() is None
+
+
+def test_windows_without_values_read_no_memory_that_was_never_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order = SlidingOrder(1, True, 1, 2)
+    order.grow(2)
+    order.take_in(np.array([0, 1]), np.array([5, 6]))
+    order.let_go(0, np.array([0]))
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "empty", lambda shape, kind: np.full(shape, 0x7FF0000000000001, kind))
+        numbers, found = order.settle()
+    assert dict(zip(numbers.tolist(), found.tolist(), strict=True)) == {0: [0, 0, -1], 1: [6, 6, 0]}
 
 
 def test_keys_that_are_over_are_forgotten() -> None:

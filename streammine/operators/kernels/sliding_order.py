@@ -353,13 +353,14 @@ def settle(
     """For each touched head from `begin` on, the two values between which the quantile lies.
 
     With n values it lies at (n - 1) * numerator / denominator, counted from 0: `found` gets the values
-    before and behind it and the remainder of the division, -1 where n is 0. Returns how many are done;
-    where it is not all of them, the arena, or the buffer and `counts`, must be made larger.
+    before and behind it and the remainder of the division; 0, 0 and -1 where n is 0. Returns how many are
+    done; where it is not all of them, the arena, or the buffer and `counts`, must be made larger.
     """
     for index in range(begin, touched[0]):
         head = brackets.heads[touched[index + 1]]
         if head[COUNT] == 0:
             head[TOUCHED] = 0
+            found[index, 0] = found[index, 1] = 0
             found[index, 2] = -1
             continue
         if not _make_large(brackets, head) or (1 << head[CLASS]) > buffer.size:

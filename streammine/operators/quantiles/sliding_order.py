@@ -122,7 +122,7 @@ class SlidingOrder:
         window (int64[n]). For each the two values that the wanted one lies between, and the remainder of
         its rank (int64[n, 3]).
 
-        A remainder of -1 stands for a window without values.
+        A remainder of -1 stands for a window without values; the two are 0 then.
         """
         count = int(self._touched[0])
         found = np.empty((count, 3), np.int64)
