@@ -163,7 +163,8 @@ class LinkedReplica:
         if stimulus.sender != self.generation:
             return []
         channel = self.outputs[stimulus.channel]
-        channel.subscribe(stimulus.receiver, stimulus.from_epoch, stimulus.frontier)
+        if not channel.subscribe(stimulus.receiver, stimulus.from_epoch, stimulus.frontier):
+            return []
         return [self._announcement(channel, stimulus.receiver), *self._releasing.one(channel)]
 
     def _resend(self, stimulus: ResendAsked) -> list[Effect]:

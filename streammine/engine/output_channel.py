@@ -39,7 +39,6 @@ from dataclasses import dataclass, field, replace
 
 from streammine.engine.kept import Kept
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, ENDS_EPOCH, LOST, RESUMES, FrameHeader, FrameKind
 
 REPLAYED_FRAMES = 64
@@ -249,19 +248,19 @@ class OutputChannel:
 
     # --- links ----------------------------------------------------------------------------------
 
-    def subscribe(self, receiver: int, from_epoch: int, frontier: int) -> None:
+    def subscribe(self, receiver: int, from_epoch: int, frontier: int) -> bool:
         """Open a link for the replica of generation `receiver`; once it stands nothing changes.
 
-        Raises ProtocolError when an epoch that it needs is not kept any more.
+        Returns whether it stands. It does not where an epoch that is asked for is not kept any more: what was
+        asked is old then, or another of the sender's replicas leads the receiver up to what is kept here. It
+        asks again with each of its beats, from where it is by then.
         """
         if receiver in self.links:
-            return
+            return True
         if from_epoch <= self.retained_after and self.retained_after != BEGINNING:
-            raise ProtocolError(
-                f"channel {self.number}: epoch {from_epoch} was asked for by replica {receiver}, "
-                f"epochs up to {self.retained_after} are not kept any more"
-            )
+            return False
         self.links[receiver] = Link(receiver, from_epoch, self._first, frontier)
+        return True
 
     def keep_links(self, receivers: tuple[int, ...]) -> None:
         """Forget the links of replicas that live no more."""

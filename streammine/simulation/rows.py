@@ -89,6 +89,7 @@ INPUT = (
 OUTPUT = (
     "subscribed: a new link",
     "subscribed: the link stands",
+    "subscribed: what is asked for is kept no more",
     "resend: from the log",
     "resend: the link is gone, or has sent nothing",
     "credit: a frontier moves",

@@ -142,12 +142,12 @@ _TAKEN = {
 
 
 def _watch_output(channel: OutputChannel, note: Note) -> None:
-    def subscribe(
-        method: Callable[..., Any], receiver: int, from_epoch: int, frontier: int
-    ) -> None:
+    def subscribe(method: Callable[..., Any], receiver: int, from_epoch: int, frontier: int) -> Any:
         known = receiver in channel.links
-        method(receiver, from_epoch, frontier)
-        note("output", f"subscribed: {'the link stands' if known else 'a new link'}")
+        stands = method(receiver, from_epoch, frontier)
+        said = "a new link" if stands else "what is asked for is kept no more"
+        note("output", f"subscribed: {'the link stands' if known else said}")
+        return stands
 
     def resend(method: Callable[..., Any], receiver: int, sequence: int) -> Any:
         frames = method(receiver, sequence)

@@ -97,6 +97,12 @@ def test_a_committer_that_was_far_behind_outlives_all_others(
     assert met, "this seed is none of these any more: find another one"
 
 
+def test_a_standby_that_asked_again_and_again_is_past_what_it_first_asked_for() -> None:
+    """A sender that stood still hears all that at once, and may have forgotten those epochs."""
+    (done,) = THREE.run("all", [3_000_317])
+    assert done.rows["output", "subscribed: what is asked for is kept no more"]
+
+
 def test_windows_of_several_epochs() -> None:
     WINDOWS.run("all", SEEDS[60 : 60 + PORTION])
 

@@ -16,7 +16,6 @@ from streammine.engine.output_channel import (
     OutputChannel,
 )
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.errors import ProtocolError
 from streammine.model.frames import CHECKPOINT, RESUMES, FrameKind
 from tests.unit.memory_spill import MemorySpill
 from tests.unit.transcripts import frame_text
@@ -402,10 +401,19 @@ def test_with_checkpoints_frames_are_kept_until_one_covers_them() -> None:
     assert (min(kept(channel)), channel.retained_after) == (3, 2)
     channel.prune(1)
     assert channel.retained_after == 2
-    channel.subscribe(2, 3, 3)
+    assert channel.subscribe(2, 3, 3)
     assert len(channel.sendable()) == 6
-    with pytest.raises(ProtocolError, match="epoch 2 was asked for by replica 3, epochs up to 2"):
-        channel.subscribe(3, 2, 2)
+
+
+def test_what_is_kept_no_more_is_not_linked_until_a_later_epoch_is_asked_for() -> None:
+    channel = filled()
+    channel.prune(2)
+    assert not channel.subscribe(3, BEGINNING, BEGINNING)
+    assert not channel.subscribe(3, 2, 2)
+    assert (list(channel.links), channel.unconfirmed) == ([1], [1])
+    assert channel.subscribe(3, 3, 3)
+    assert channel.subscribe(3, 2, 2)
+    assert {each.header.epoch for each in channel.sendable()} == {3, 4, 5}
 
 
 def test_pruning_stops_at_the_first_frame_that_is_still_wanted() -> None:
@@ -445,8 +453,7 @@ def test_a_slow_link_is_never_pruned_away_from() -> None:
 def test_a_restored_sender_has_what_comes_after_its_snapshot() -> None:
     channel = sender(receivers=(), checkpointed=True, restored_after=7)
     assert (channel.ended, channel.retained_after) == (7, 7)
-    with pytest.raises(ProtocolError, match="epochs up to 7"):
-        channel.subscribe(2, 7, 7)
+    assert not channel.subscribe(2, 7, 7)
     channel.subscribe(2, 8, 8)
     data(channel, 8)
     assert texts(channel.sendable()) == ["data 8"]
