@@ -159,11 +159,11 @@ def committed_chain(
 ) -> list[Manifest]:
     """The manifests that count under `seal`, oldest first.
 
-    `names` are all names in the folder and `manifest` reads one. Raises OutputError if one that the
-    chain needs is missing.
+    `names` are all names in the folder, listed after the seal was seen, and `manifest` reads one. Raises
+    OutputError if one that the chain needs is missing.
     """
     known = set(names)
-    tip = _furthest(known, seal, manifest) or seal.continues_from
+    tip = _furthest(known, seal, manifest)
     chain: list[Manifest] = []
     while tip is not None:
         if tip not in known:
@@ -179,8 +179,9 @@ def committed_chain(
     return chain[::-1]
 
 
-def _furthest(names: Iterable[str], seal: Seal, manifest: Callable[[str], Manifest]) -> str | None:
-    """The last manifest of the committer of the seal, or of those beside it, that has come furthest."""
+def _furthest(names: set[str], seal: Seal, manifest: Callable[[str], Manifest]) -> str | None:
+    """Of the last manifests of the seal's committer and of those beside it the one that has come furthest. As
+    long as its own committer has written none, what it goes on from stands for it."""
     last: dict[int, tuple[int, str]] = {}
     for name in names:
         match = _MANIFEST.fullmatch(name)
@@ -188,9 +189,13 @@ def _furthest(names: Iterable[str], seal: Seal, manifest: Callable[[str], Manife
             generation, numbered = int(match[2]), (int(match[3]), name)
             if generation in (seal.generation, *seal.beside):
                 last[generation] = max(numbered, last.get(generation, numbered))
-    if len(last) < 2:
-        return next((name for _, name in last.values()), None)
-    tips = [manifest(name) for _, name in last.values()]
+    found = {name for _, name in last.values()}
+    if seal.generation not in last and seal.continues_from is not None:
+        found.add(seal.continues_from)
+    if len(found) < 2 or not found <= names:
+        # who follows the chain sees what is missing
+        return next(iter(found - names or found), None)
+    tips = [manifest(name) for name in found]
     return max(tips, key=lambda one: (one.last_epoch, one.finished, one.sequence, one.name)).name
 
 

@@ -229,15 +229,15 @@ class CommitOperator:
                     self._take(record)
 
     def _newest_seal(self) -> tuple[Seal | None, list[str]]:
-        """The seal that counts now, and all names in the folder.
+        """The seal that counts now, and all names in the folder, with what the seal goes on from.
 
         A replica beside this one may have removed what an earlier run left, after it was listed: it has
         written a higher seal before.
         """
         listed = None
         while True:
+            newest = highest_seal(self._store.list("seals/"))
             names = self._store.list("")
-            newest = highest_seal(names)
             if newest is None:
                 return None, names
             try:

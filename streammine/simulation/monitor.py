@@ -22,7 +22,7 @@ from streammine.engine.stimuli import CloseEpoch, Finish, Work
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec, Plan
-from streammine.model.manifest import decode_manifest
+from streammine.model.manifest import decode_manifest, decode_seal
 from streammine.model.snapshots import Restore
 from streammine.simulation.agreed_books import AgreedBook, Choices
 from streammine.simulation.books import Replica, ReplicaBook
@@ -264,6 +264,8 @@ class Monitor:
     def written(self, location: str, name: str, data: pa.Buffer) -> None:
         if name.startswith("manifests/"):
             self.manifests.written(location, decode_manifest(name, data))
+        elif name.startswith("seals/"):
+            self.manifests.sealed(location, decode_seal(name, data))
 
     def crashed(self, node: VirtualNode) -> None:
         """A process is gone; its replicas do nothing more."""

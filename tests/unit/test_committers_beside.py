@@ -119,6 +119,35 @@ def test_a_replaced_one_is_followed_by_nobody() -> None:
     assert visible(store) == [0, 1, 2, 3, 4]
 
 
+def test_one_that_goes_on_from_further_takes_nothing_back() -> None:
+    #   g1: 0 1 2 3 |    g2: 0 1      g3 takes the place of g1, before g2 has come so far
+    store = MemoryStore()
+    first, second = replica(store, 1, 2), replica(store, 2, 1)
+    taken([first, second], 4, [0, 1, 0, 1, 0, 0], store)
+    third = replica(store, 3, 2)
+    third.epoch(0, rows(0))
+    assert visible(store) == [0, 1, 2, 3]
+    for epoch in (1, 2, 3):
+        third.epoch(epoch, rows(epoch))
+    second.epoch(2, rows(2))
+    assert visible(store) == [0, 1, 2, 3]
+    third.epoch(4, rows(4))
+    assert visible(store) == [0, 1, 2, 3, 4]
+    fourth = replica(store, 4, 2)
+    fourth.epoch(5, rows(5))
+    assert visible(store) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_a_seal_goes_on_from_is_missed_though_another_one_has_less() -> None:
+    store = MemoryStore()
+    first, second = replica(store, 1, 2), replica(store, 2, 1)
+    taken([first, second], 4, [0, 1, 0, 1, 0, 0], store)
+    replica(store, 3, 2).epoch(0, rows(0))
+    store.delete(max(store.list("manifests/000001-000001")))
+    with pytest.raises(OutputError, match=r"seals/000001-000003.json goes on from it"):
+        visible(store)
+
+
 def test_a_replaced_one_that_has_not_begun_does_not_begin() -> None:
     store = MemoryStore()
     first, second, third = replica(store, 1, 2), replica(store, 2, 1), replica(store, 3, 2)
