@@ -12,7 +12,8 @@ Phases, with the stamp that is closed on entering the next one::
     counting    ... total = 0                                  (e, final)     carrying
     counting    ... r = max_rounds: its rows are carried       (e, final)     carrying
     carrying    the back-edges have ended (e + 1, 0)                          opening
-    opening     (the next epoch is INFINITY)                   everything     over
+    opening     (the next epoch is INFINITY)
+                the outer channels are over                    everything     over
 
 What is made in the final round lies in (e + 1, 0), and what `max_rounds` left over joins it; between
 carrying and opening it is all there is on the way inside the loop, so there lies the barrier of a snapshot,
@@ -101,6 +102,9 @@ class LoopHead:
         if now.barrier is not None and now.barrier < self.epoch:
             return []
         if self.epoch == INFINITY:
+            if now.outer_below < INFINITY:
+                # others have heard of the end already
+                return []
             self.phase = HeadPhase.OVER
             return [CloseStamp(INFINITY)]
         if now.outer_below <= self.epoch:

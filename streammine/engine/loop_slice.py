@@ -148,7 +148,7 @@ class LoopSlice(SliceMachine):
             self._hear(channel, header.epoch, header.watermark)
         if header.flags & CHECKPOINT:
             barrier = header.epoch if kind == "entry" else made_in(kind, header.epoch)
-            if barrier not in self.barriers and not self._is_past(barrier):
+            if self._is_barrier(barrier) and not self._is_past(barrier):
                 insort(self.barriers, barrier)
         self.last_epoch = max(self.last_epoch, channel.last_epoch)
         self._align()

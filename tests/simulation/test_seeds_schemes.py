@@ -63,6 +63,20 @@ def test_seeds(seeds: Callable[[Scheme], Seeds], kinds: str, scheme: Scheme) -> 
     assert sum(sum(each.faults.values()) for each in done) >= 2
 
 
+@pytest.mark.parametrize("numbers", [None, (1, 3, 10)])
+def test_who_takes_over_from_a_committer_that_was_far_ahead_of_the_other(
+    numbers: tuple[int, ...] | None,
+) -> None:
+    """With these faults alone a loop's head hears by the others that all is over, before its source tells."""
+    trials = halving(Scheme.PASSIVE_STANDBY_HOT).trials("all")
+    assert trials.run(5_001_050, numbers).problem is None
+
+
+def test_a_loop_does_not_stop_for_a_checkpoint_that_is_over() -> None:
+    """Its other slices have gone past that epoch, and wait for what it holds up."""
+    assert halving(Scheme.PASSIVE_STANDBY_COLD).trials("all").run(6_002_684).problem is None
+
+
 def test_schemes_do_change() -> None:
     done = [trial for each in STANDING for trial in word_count(each).run(USERS, range(2))]
     assert sum(trial.faults[FaultKind.SCHEME] for trial in done) >= 5

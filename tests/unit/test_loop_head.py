@@ -163,6 +163,26 @@ def test_the_first_epoch_is_found_like_any_other() -> None:
     )
 
 
+def test_the_end_is_awaited_from_outside_though_others_have_heard_it_before() -> None:
+    player = HeadPlayer(epoch=5)
+    check(
+        player,
+        """
+        > outer 5
+          close (5, 0)
+        > processed (5, 0)
+        > 0 (5, 1) says 0
+        > 1 (5, 1) says 0
+          close (5, final)
+        > processed (5, final)
+        > 0 (6, 0) says inf
+        > 1 (6, 0) says inf
+        > outer inf
+          close everything
+        """,
+    )
+
+
 def test_the_loop_is_over_when_nobody_will_have_anything() -> None:
     player = HeadPlayer(epoch=5)
     check(
