@@ -16,7 +16,7 @@ from replication.checkpoints import (
 from replication.collection import Collected, collect
 from replication.consensus import Consensus
 from replication.controller import Controller
-from replication.decisions import seal_decisions, store_decisions
+from replication.decisions import forgotten_until, seal_decisions, store_decisions
 from replication.naming import Term
 from replication.recovery_line import recovery_line
 from replication.snapshots import (
@@ -43,6 +43,7 @@ __all__ = [
     "decode_checkpoint",
     "encode_checkpoint",
     "first_generation",
+    "forgotten_until",
     "load_run",
     "load_snapshot",
     "newest_checkpoints",

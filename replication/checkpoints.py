@@ -81,9 +81,9 @@ def publish_checkpoint(store: Store, checkpoint: Checkpoint, term: Term) -> str:
 
 
 def newest_checkpoints(
-    store: Store, count: int = 2, warn: Callable[[str], None] | None = None
+    store: Store, count: int | None = 2, warn: Callable[[str], None] | None = None
 ) -> list[Checkpoint]:
-    """The newest `count` complete checkpoints of different epochs that count, oldest first.
+    """The newest `count` (None: all) complete checkpoints of different epochs that count, oldest first.
 
     Damaged ones are passed over and told to `warn`. Raises StateVersionError for a checkpoint of another
     version's format, because passing over that one would silently undo work.

@@ -13,7 +13,7 @@ What must stay:
 Everything else is of an earlier epoch and of a replica that has gone past it: superseded snapshots,
 checkpoints that were given up, parts whose header never came.
 
-Before the first published snapshot goes, the oldest kept checkpoint is read back whole. So there is
+Before a published snapshot or a decision goes, the oldest kept checkpoint is read back whole. So there is
 always one checkpoint whose every byte has been seen in the store, and nothing that older work could be
 done again from is removed on trust. Each snapshot is read once, when the first checkpoint that needs it
 becomes the oldest kept one. Where anything that must stay is damaged, nothing is removed at all.
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from replication.checkpoints import read_checkpoint
-from replication.decisions import superseded_decisions
+from replication.decisions import forget_decisions, superseded_decisions
 from replication.naming import CHECKPOINTS, SNAPSHOTS, SnapshotName, checkpoint_of, snapshot_of
 from replication.snapshots import follow_chain, read_chain, read_header, verify_snapshot
 from streammine.model.contracts import Store
@@ -56,14 +56,16 @@ def collect(store: Store, keep: Sequence[Checkpoint], verified: set[str]) -> Col
     try:
         needed = _needed(store, keep, snapshots)
         doomed = [name for name, snapshot in snapshots if snapshot not in needed]
-        if any(name == snapshot.header for name, snapshot in snapshots if snapshot not in needed):
+        decided = superseded_decisions(store, keep[0].epoch)
+        headers = {snapshot.header for _, snapshot in snapshots if snapshot not in needed}
+        if decided or not headers.isdisjoint(doomed):
             _verify(store, keep[0], verified)
         manifests = _superseded(store, keep)
     except (SnapshotDamagedError, StateVersionError) as error:
         return Collected(damaged=str(error))
     # A manifest goes before the headers that it names, a header before its parts.
     removed = manifests + sorted(doomed, key=lambda name: not name.endswith(".json"))
-    removed += superseded_decisions(store, keep[0].epoch)
+    removed += [*decided, *forget_decisions(store, keep[0].epoch, decided)]
     for name in removed:
         store.delete(name)
     return Collected(tuple(removed))

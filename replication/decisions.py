@@ -9,23 +9,27 @@ what is there afterwards; who writes a decision looks for a seal afterwards. Eit
 list, or its writer finds the seal, and knows that the decision does not count for it.
 
 A decision names bags by their channels, and holds none: bags come from the logs of their receivers, which
-keep them until a complete checkpoint covers them, and so does what is here.
+keep them until a complete checkpoint covers them, and so does what is here. Nobody goes back behind what may
+have been removed (`forgotten_until`): something else might be decided there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from replication.documents import fetch, seal, unseal
 from replication.naming import (
     DECIDERS,
     DECISIONS,
+    FORGOTTEN,
     DecisionsName,
     SealName,
     deciders_of,
     decisions_of,
     last_decided,
+    mark_name,
+    marked,
     seal_of,
 )
 from streammine.model.agreement import (
@@ -37,6 +41,7 @@ from streammine.model.agreement import (
     StoreRead,
 )
 from streammine.model.contracts import Store
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import OutputError, SnapshotDamagedError
 from streammine.model.ids import SliceId
 
@@ -95,6 +100,25 @@ def superseded_decisions(store: Store, covered: int) -> list[str]:
         if (epoch := last_decided(name)) is not None and epoch <= covered
     ]
     return over + [found.name for found in seals if found.version < newest[found.slice_id]]
+
+
+def forgotten_until(store: Store) -> int:
+    """The epoch up to which decisions may be removed, BEGINNING for none. Raises OutputError."""
+    return max((epoch for epoch, _ in _marks(store)), default=BEGINNING)
+
+
+def forget_decisions(store: Store, covered: int, superseded: Iterable[str]) -> list[str]:
+    """Say that decisions up to an epoch are no more, before these are removed; the names of what said so of
+    lower ones."""
+    if not any(last_decided(name) is not None for name in superseded):
+        return []
+    store.put(mark_name(covered), seal("mark", {"epoch": covered}))
+    return [name for epoch, name in _marks(store) if epoch < covered]
+
+
+def _marks(store: Store) -> list[tuple[int, str]]:
+    names = store.list(FORGOTTEN)
+    return [(epoch, name) for name in names if (epoch := marked(name)) is not None]
 
 
 def _seals(store: Store, prefix: str) -> list[SealName]:

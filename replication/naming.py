@@ -32,6 +32,7 @@ CHECKPOINTS = "checkpoints/"
 TERMS = "terms/"
 DECISIONS = "decisions/"
 DECIDERS = "deciders/"
+FORGOTTEN = "forgotten/"
 
 _EPOCH = r"([np]\d{19})"
 _SNAPSHOT = re.compile(
@@ -43,6 +44,7 @@ _CLAIM = re.compile(rf"terms/{_TERM}-claim\.json")
 _LEDGER = re.compile(rf"terms/{_TERM}-ledger\.json")
 _DECISION = re.compile(rf"decisions/[^/]+/\d{{6,}}/{_EPOCH}-{_EPOCH}-v\d{{8,}}-g\d{{8,}}\.json")
 _SEAL = re.compile(r"deciders/([^/]+)/(\d{6,})/v(\d{8,})\.json")
+_MARK = re.compile(rf"forgotten/{_EPOCH}\.json")
 _ATTEMPT = re.compile(r"attempts/(\d{6,})\.json")
 
 
@@ -166,6 +168,16 @@ class DecisionsName:
 def last_decided(name: str) -> int | None:
     """The last epoch that decisions are about; None if the name is none of ours."""
     match = _DECISION.fullmatch(name)
+    return None if match is None else _epoch_of(match[1])
+
+
+def mark_name(epoch: int) -> str:
+    return f"{FORGOTTEN}{_epoch_text(epoch)}.json"
+
+
+def marked(name: str) -> int | None:
+    """The epoch up to which decisions may be removed; None if the name is no mark's."""
+    match = _MARK.fullmatch(name)
     return None if match is None else _epoch_of(match[1])
 
 

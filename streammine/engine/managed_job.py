@@ -13,6 +13,7 @@ from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
 from streammine.model.recovery import (
+    Checkpoint,
     CheckpointCoordinator,
     LineStanding,
     RecoveryLine,
@@ -39,8 +40,11 @@ class ManagedJob:
 
     `ready`: the store's checkpoints are known; `asked`: somebody looks for them, for this term; `looks`: how
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
-    that failed, is due. `snapshots`: durable snapshots by slice and epoch, whichever replica made them.
-    `damaged`: names of snapshots that could not be read, `broken`: replicas that are none because of it.
+    that failed, is due. `older`: complete checkpoints that stand in the store before the coordinator's, for
+    damage behind them keeps them there. `snapshots`: durable snapshots by slice and epoch, whichever replica
+    made them. `damaged`: names of those that could not be read, which `looked_for` were at the last look,
+    when decisions up to `removed_until` might be gone;
+    `broken`: replicas that are none because of it.
     `offered`: the epoch whose state a replica that stands by may have taken in. `retain_after`: slices are
     told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch whose manifest is being
     written. `whole`: a plan's version, and since when all that it wants has been there. `control`: where
@@ -62,7 +66,10 @@ class ManagedJob:
     look_at_seconds: float = 0.0
     reports: dict[Node, JobReport] = field(default_factory=dict)
     snapshots: dict[SliceId, dict[int, SnapshotRecord]] = field(default_factory=dict)
+    older: tuple[Checkpoint, ...] = ()
     damaged: set[str] = field(default_factory=set)
+    looked_for: frozenset[str] = frozenset()
+    removed_until: int = BEGINNING
     directive: Directive | None = None
     retain_after: int = BEGINNING
     offered: dict[tuple[SliceId, int], int] = field(default_factory=dict)
@@ -253,7 +260,7 @@ class ManagedJob:
             if record.name not in self.damaged and record.epoch > newest
         }
         resumed = self.recovery.resume.get(str(slice_id))
-        known = [each.slices[str(slice_id)] for each in complete]
+        known = [each.slices[str(slice_id)] for each in (*self.older, *complete)]
         for restore in (*([resumed] if resumed is not None else []), *known):
             if restore.record is None or restore.record.name not in self.damaged:
                 found[restore.epoch] = restore
@@ -291,8 +298,27 @@ class ManagedJob:
     @property
     def forgotten(self) -> int:
         """What replicas agreed on up to that epoch is in the store no more: nobody goes back there."""
-        complete = self.coordinator.complete
+        complete = (*self.older, *self.coordinator.complete)
         return complete[0].epoch if self.graph.agreeing and len(complete) > 1 else BEGINNING
+
+    def found(self, checkpoints: tuple[Checkpoint, ...], forgotten: int) -> None:
+        """What stands in the store, oldest first, and up to which epoch decisions may not."""
+        self.removed_until = forgotten
+        if not self.ready:
+            self.ready = True
+            self.coordinator.adopt(checkpoints)
+        kept = self.coordinator.complete
+        self.older = tuple(each for each in checkpoints if kept and each.epoch < kept[0].epoch)
+
+    def begins_after(self, plan: Plan) -> dict[SliceId, int]:
+        """The epoch that each replica which a plan adds is built from, BEGINNING for nothing."""
+        added = self.generation_in(plan.version)
+        return {
+            slice_id: BEGINNING if each.restore is None else each.restore.epoch
+            for slice_id, group in plan.placements.items()
+            for each in group
+            if each.generation == added
+        }
 
     # --- moves and further replicas -------------------------------------------------------------
 

@@ -68,11 +68,11 @@ from streammine.engine.plans import (
     on_draining,
 )
 from streammine.engine.policies import Policies
-from streammine.engine.rebuilding import rebuilt_plan
+from streammine.engine.rebuilding import lost_agreement, rebuilt_plan
 from streammine.engine.scheme_wishes import asked_plan, scheme_refusal
 from streammine.model import recovery
 from streammine.model.control import Directive, Heartbeat
-from streammine.model.epochs import BEGINNING
+from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.job import JobOutcome, Plan
 from streammine.model.recovery import Checkpoint, CheckpointEffect
 
@@ -128,8 +128,8 @@ class ManagerMachine:
                     self._heard = dict.fromkeys(self._heard, now_seconds)
                 self.now_seconds = now_seconds
                 self.clock_seconds = clock_seconds
-            case CheckpointsFound(job, checkpoints):
-                self._found(job, checkpoints)
+            case CheckpointsFound(job, checkpoints, forgotten):
+                self._found(job, checkpoints, forgotten)
             case CheckpointPublished(job, epoch, error):
                 self._published(job, epoch, error, effects)
             case JobEndSeen(job):
@@ -280,7 +280,9 @@ class ManagerMachine:
                 clock_seconds = heartbeat.load.get("clock")
                 job.control.heard(self.now_seconds, node, clock_seconds, report)
 
-    def _found(self, number: int, checkpoints: tuple[Checkpoint, ...] | None) -> None:
+    def _found(
+        self, number: int, checkpoints: tuple[Checkpoint, ...] | None, forgotten: int
+    ) -> None:
         job = self.jobs.get(number)
         if job is None:
             return
@@ -292,8 +294,7 @@ class ManagerMachine:
             job.asked = False
             job.look_at_seconds = self.now_seconds + LOOK_AGAIN_SECONDS
             return
-        job.ready = True
-        job.coordinator.adopt(checkpoints)
+        job.found(checkpoints, forgotten)
 
     def _published(
         self, number: int, epoch: int, error: str | None, effects: list[ManagerEffect]
@@ -351,13 +352,13 @@ class ManagerMachine:
     def _next(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
         if job.phase is JobPhase.ENDED:
             return
-        if not job.ready:
-            if job.recovery.mode == "none":
-                job.ready = True
-            elif not job.asked and self.now_seconds >= job.look_at_seconds:
-                job.asked = True
-                job.looks += 1
-                effects.append(FindCheckpoints(job.number, self.member))
+        if job.recovery.mode == "none":
+            job.ready = True
+        elif not job.asked and self.now_seconds >= job.look_at_seconds:
+            job.asked = True
+            job.looks += 1
+            job.looked_for = frozenset(job.damaged)
+            effects.append(FindCheckpoints(job.number, self.member))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:
                 self._publish(job, first_plan(job, self.nodes), effects)
@@ -391,6 +392,14 @@ class ManagerMachine:
         plan = rebuilt_plan(job, live, self.now_seconds)
         if plan is None:
             return False
+        if self._looks_further_back(job, plan):
+            return True
+        lost = lost_agreement(job, plan)
+        if lost is not None:
+            effects.append(self._end(job, "failed", lost))
+            return True
+        # damaged snapshots may lead back behind what complete checkpoints have covered
+        job.retain_after = min([job.retain_after, *job.begins_after(plan).values()])
         if plan.rebuilt > MOST_REBUILT:
             after = "its beginning" if plan.reached == BEGINNING else f"epoch {plan.reached}"
             effects.append(
@@ -404,6 +413,17 @@ class ManagerMachine:
             return True
         self._publish(job, plan, effects)
         return True
+
+    def _looks_further_back(self, job: ManagedJob, plan: Plan) -> bool:
+        """Whether damage leads the plan back behind the checkpoints that are kept, and the store may have
+        others: those before the oldest kept one are removed only when that one was read back."""
+        kept = job.coordinator.complete
+        if not kept or min(job.begins_after(plan).values(), default=INFINITY) >= kept[0].epoch:
+            return False
+        if job.damaged > job.looked_for:
+            job.asked = False
+        # who looks anew waits for what is found
+        return not job.asked or job.looks > 0
 
     def _move_on(self, job: ManagedJob, effects: list[ManagerEffect]) -> None:
         """Go on with moves and drains that stand in the plan, and with replicas that are missing."""

@@ -13,6 +13,7 @@ from streammine.engine.output_channel import Outgoing
 from streammine.engine.slice import SliceMachine
 from streammine.model import agreement, control
 from streammine.model.contracts import FrozenSlice
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
@@ -155,11 +156,13 @@ class CheckpointPublished:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsFound:
-    """What came of a `FindCheckpoints`: the complete checkpoints that the job's store holds, oldest first
-    and two at most, or None where the store can't be read now."""
+    """What came of a `FindCheckpoints`: the complete checkpoints that the job's store holds, oldest first, or
+    None where the store can't be read now. `forgotten`: what replicas agreed on up to that epoch may be there
+    no more."""
 
     job: int
     checkpoints: tuple[Checkpoint, ...] | None
+    forgotten: int = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +383,7 @@ class CollectSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class FindCheckpoints:
-    """Begin the term of `manager` in the job's store, and look for the newest checkpoints that count.
+    """Begin the term of `manager` in the job's store, and look for the checkpoints that count.
 
     Each look is answered once, in order.
     """

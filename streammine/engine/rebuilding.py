@@ -50,9 +50,6 @@ def rebuilt_plan(job: ManagedJob, nodes: Sequence[Node], now_seconds: float) -> 
     if restores and not usable:
         return None
     kept |= _rebuilt(job, kept, restores, usable)
-    origins = [BEGINNING if each is None else each.epoch for each in restores.values()]
-    # damaged snapshots may lead back behind what complete checkpoints have covered
-    job.retain_after = min(job.retain_after, *origins) if origins else job.retain_after
     if not restores:
         return job.next_plan(placements=kept)
     reached = max(_reached(job), job.plan.reached)
@@ -120,6 +117,19 @@ def _restores(
         line = job.line(job.graph, _without_stragglers(standings, job.forgotten))
     restores = {slice_id: usable[slice_id].get(epoch) for slice_id, epoch in sorted(line.items())}
     return left_out(job, kept, restores)
+
+
+def lost_agreement(job: ManagedJob, plan: Plan) -> str | None:
+    """Why a plan can't be followed: replicas would agree anew on what others went on from; None where not."""
+    for slice_id, epoch in job.begins_after(plan).items():
+        if slice_id.vertex in job.graph.agreeing and epoch < job.removed_until:
+            names = ", ".join(sorted(job.damaged)[:3])
+            return (
+                f"{slice_id} can't be restored: snapshots are damaged ({names}), and what its replicas "
+                f"agreed on up to epoch {job.removed_until} is kept no more; check the store's disk, and "
+                f"run the job anew"
+            )
+    return None
 
 
 def _without_stragglers(

@@ -13,6 +13,7 @@ from streammine.assembly import (
     Term,
     begin_term,
     collect,
+    forgotten_until,
     newest_checkpoints,
     publish_checkpoint,
     write_snapshot,
@@ -76,13 +77,14 @@ class SnapshotKeeper:
 
         try:
             begin_term(job.snapshot_store, _term(job, effect.manager), warn)
-            found = newest_checkpoints(job.snapshot_store, warn=warn)
+            found = newest_checkpoints(job.snapshot_store, None, warn)
+            forgotten = forgotten_until(job.snapshot_store)
         except OutputError as error:
             logger.warning("node %s: looking for checkpoints: %s", self._node, error)
             return machine.CheckpointsFound(effect.job, None)
         except StreammineError as error:
             return machine.JobBroken(effect.job, str(error))
-        return machine.CheckpointsFound(effect.job, tuple(found))
+        return machine.CheckpointsFound(effect.job, tuple(found), forgotten)
 
     def to_disk(self, spill: BatchSpill, effect: machine.MoveToDisk) -> machine.NodeStimulus | None:
         try:

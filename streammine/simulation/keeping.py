@@ -5,6 +5,7 @@ from __future__ import annotations
 from streammine.assembly import (
     Term,
     begin_term,
+    forgotten_until,
     newest_checkpoints,
     publish_checkpoint,
     settled,
@@ -40,6 +41,7 @@ def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFo
     """Begin the manager's term; what counts, or None where the disk fails: then it looks again."""
     try:
         begin_term(store, Term(manager=effect.manager))
-        return machine.CheckpointsFound(effect.job, tuple(newest_checkpoints(store)))
+        found = newest_checkpoints(store, None)
+        return machine.CheckpointsFound(effect.job, tuple(found), forgotten_until(store))
     except OutputError:
         return machine.CheckpointsFound(effect.job, None)

@@ -16,9 +16,11 @@ import pytest
 from replication import consensus
 from streammine import Topology
 from streammine.engine import rebuilding
+from streammine.engine.managed_job import ManagedJob
 from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.unwanted import UnwantedEpochs, UnwantedFeeds
 from streammine.model.agreement import MakeDurable
+from streammine.model.recovery import Checkpoint
 from streammine.simulation import keeping
 from streammine.simulation.run import SimulationError, run_workload
 from streammine.simulation.trials import Trials
@@ -101,6 +103,27 @@ def test_a_standby_that_asked_again_and_again_is_past_what_it_first_asked_for() 
     """A sender that stood still hears all that at once, and may have forgotten those epochs."""
     (done,) = THREE.run("all", [3_000_317])
     assert done.rows["output", "subscribed: what is asked for is kept no more"]
+
+
+@pytest.mark.parametrize("numbers", [None, (0, 4, 8, 9, 10)])
+def test_where_both_kept_checkpoints_are_damaged_an_older_one_is_there(
+    numbers: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody goes back to the beginning then, where what was agreed on is forgotten."""
+    found, older = ManagedJob.found, list[int]()
+
+    def noted(self: ManagedJob, checkpoints: tuple[Checkpoint, ...], forgotten: int) -> None:
+        found(self, checkpoints, forgotten)
+        older.extend(each.epoch for each in self.older)
+
+    monkeypatch.setattr(ManagedJob, "found", noted)
+    assert TWO.trials("all").run(6_002_386, numbers).problem is None
+    assert older, "this seed is none of these any more: find another one"
+
+
+def test_decisions_stay_until_a_checkpoint_that_covers_them_was_read_back() -> None:
+    """Else the beginning, where damage to the first two leads, would be lost with them."""
+    assert WINDOWS.trials("all").run(6_003_195).problem is None
 
 
 def test_windows_of_several_epochs() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammine.engine.manager import SILENT_SECONDS, ManagerMachine
+import pytest
+
+from streammine.engine.manager import LOOK_AGAIN_SECONDS, SILENT_SECONDS, ManagerMachine
 from streammine.engine.manager_stimuli import Elected, NodesChanged, Reported, Ticked
 from streammine.engine.node_stimuli import (
     CheckpointPublished,
@@ -266,10 +268,51 @@ def test_when_every_snapshot_is_damaged_a_slice_begins_anew() -> None:
     bad = [damaged("counts/1", 20, 3)]
     told(manager, Reported(told_by("a", 3, alive, damaged=bad)))
     bad = [damaged("counts/1", 10, 4)]
-    told(manager, Reported(told_by("a", 4, alive, damaged=bad)))
+    asked = told(manager, Reported(told_by("a", 4, alive, damaged=bad)))
+    assert planned(asked) == []
+    assert told(manager, NodesChanged((A,))) == ["find checkpoints"]
+    told(manager, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
     assert places(manager)["counts/1"] == "a: 5"
     again = told(manager, Reported(told_by("a", 5, alive, damaged=bad)))
     assert planned(again) == [], "what is damaged stays so, and is made up for once"
+
+
+def test_where_the_kept_checkpoints_are_damaged_what_stands_before_them_is_taken() -> None:
+    manager = lost_b()
+    alive = [report(name, frontier=25) for name in ON_A] + [report("source/1", 3, 21)]
+    told(manager, Reported(told_by("a", 3, alive, damaged=[damaged("counts/1", 20, 3)])))
+    told(manager, Reported(told_by("a", 4, alive, damaged=[damaged("counts/1", 10, 4)])))
+    told(manager, NodesChanged((A,)))
+    told(manager, CheckpointsFound(1, None))
+    assert places(manager)["counts/1"] == "a: 4 from 10", "the store could not be read"
+    told(manager, Ticked(manager.now_seconds + LOOK_AGAIN_SECONDS, 1000.0))
+    told(manager, NodesChanged((A,)))
+    found = checkpoint(5), checkpoint(10), checkpoint(20)
+    assert planned(told(manager, CheckpointsFound(1, found))) == ["plan 5: run"]
+    assert places(manager)["counts/1"] == "a: 5 from 5"
+
+
+@pytest.mark.parametrize("forgotten", [BEGINNING, 10])
+def test_nobody_agrees_anew_on_what_was_forgotten(forgotten: int) -> None:
+    manager = lost_b()
+    job = manager.jobs[1]
+    (edge,) = job.graph.edges
+    job.graph = replace(job.graph, edges=(replace(edge, stages=("feed",), either=True),))
+    alive = [report(name, frontier=25) for name in ON_A] + [report("source/1", 3, 21)]
+    told(manager, Reported(told_by("a", 3, alive, damaged=[damaged("counts/1", 20, 3)])))
+    told(manager, Reported(told_by("a", 4, alive, damaged=[damaged("counts/1", 10, 4)])))
+    told(manager, NodesChanged((A,)))
+    found = CheckpointsFound(1, (checkpoint(10), checkpoint(20)), forgotten)
+    (effect,) = manager.handle(found)
+    if forgotten == BEGINNING:
+        assert places(manager)["counts/1"] == "a: 5"
+        return
+    assert isinstance(effect, DeclareEnd)
+    assert effect.outcome.status == "failed"
+    assert effect.outcome.reason == (
+        "counts/1 can't be restored: snapshots are damaged (counts/1/10.1, counts/1/20.1), and what its "
+        "replicas agreed on up to epoch 10 is kept no more; check the store's disk, and run the job anew"
+    )
 
 
 def test_who_begins_anew_is_not_told_to_forget_what_was_covered() -> None:
@@ -286,6 +329,8 @@ def test_who_begins_anew_is_not_told_to_forget_what_was_covered() -> None:
     for epoch, generation in ((30, 3), (20, 4)):
         bad = [damaged("counts/1", epoch, generation)]
         told(manager, Reported(told_by("a", generation, alive, damaged=bad)))
+    told(manager, NodesChanged((A,)))
+    told(manager, CheckpointsFound(1, (checkpoint(20), checkpoint(30))))
     assert places(manager)["counts/1"] == "a: 5"
     assert places(manager)["source/0"] == "a: 5", (
         "it has been told to forget, though it says nothing"

@@ -17,17 +17,27 @@ from replication import (
     decode_checkpoint,
     encode_checkpoint,
     first_generation,
+    forgotten_until,
     load_run,
     newest_checkpoints,
     next_attempt,
     publish_checkpoint,
     save_run,
+    store_decisions,
     verify_snapshot,
     write_snapshot,
 )
-from replication.naming import SnapshotName, checkpoint_name, snapshot_of
+from replication.naming import (
+    SnapshotName,
+    checkpoint_name,
+    last_decided,
+    mark_name,
+    snapshot_of,
+)
+from streammine.model.agreement import BagSet, Decision, StoredDecision
 from streammine.model.contracts import FrozenSlice
 from streammine.model.documents import seal_document
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import OutputError, SnapshotDamagedError, StateVersionError
 from streammine.model.ids import SliceId
 from streammine.model.recovery import Checkpoint
@@ -252,6 +262,27 @@ def test_what_only_older_checkpoints_need_goes_and_a_manifest_goes_first() -> No
     assert kinds == ["checkpoints.json"] + 2 * ["snapshots.json"] + 2 * ["snapshots0.bin"]
     assert list(collected.removed) == store.deleted
     assert collect(store, made[1:], set()).removed == ()
+
+
+def test_decisions_go_once_the_checkpoint_that_covers_them_was_read_back() -> None:
+    store = Blobs()
+    made = full_ones(store, 10, 20, 30)[:2]
+    for epoch in (5, 15, 25):
+        decision = Decision(epoch - 10, BagSet(epoch, ()))
+        store_decisions(store, A, 1, (StoredDecision(1, decision),))
+    store.delete(made[0].slices["a/0"].record.name.replace(".json", "-000000.bin"))
+    before = dict(store.blobs)
+    assert collect(store, made, set()).damaged is not None
+    assert store.blobs == before
+    assert forgotten_until(store) == BEGINNING
+    snapshot(store, A, 10)
+    assert len(collect(store, made, set()).removed) == 1
+    assert forgotten_until(store) == 10
+    made = [*made[1:], *full_ones(store, 30)]
+    assert collect(store, made, set()).damaged is None
+    assert forgotten_until(store) == 20
+    assert store.list("forgotten/") == [mark_name(20)]
+    assert [last_decided(name) for name in store.list("decisions/")] == [25]
 
 
 def test_nothing_to_keep_means_that_nothing_goes() -> None:
