@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from streammine.model.errors import ClusterError
+from streammine.model.ids import SliceId
+from streammine.model.job import Plan
 from tests.integration.disturbed import (
     RunningJob,
     Watched,
@@ -233,6 +235,49 @@ def test_a_damaged_snapshot_costs_time_only(
     flip_a_bit(part)
     cluster.kill(host)
     assert job.finished() == known
+
+
+def test_damage_to_both_kept_checkpoints_costs_time_only(
+    place: Workplace, cluster: Watched, start: Callable[..., RunningJob], known: dict[str, Any]
+) -> None:
+    job = start()
+    number = cluster.job()
+    (run,) = (place.folder / ".streammine" / "runs").iterdir()
+
+    def kept() -> list[int]:
+        return sorted({epoch_in(path) for path in run.glob("checkpoints/*.json")})
+
+    eventually(lambda: len(kept()) >= 2, lambda: f"checkpoints of {kept()} are complete")
+    first = newest_part(run, ".bin", "plugs")
+    slice_id = SliceId("plugs", int(first.parent.name))
+    (host,) = cluster.client.nodes_of(number)[str(slice_id)]
+    damaged = set[Path]()
+
+    def damage_on() -> int:
+        """Each snapshot of the slice from there on; of how many a checkpoint is complete."""
+        for part in first.parent.glob("*.bin"):
+            if epoch_in(part) >= epoch_in(first) and part not in damaged:
+                flip_a_bit(part)
+                damaged.add(part)
+        return len([each for each in kept() if each >= epoch_in(first)])
+
+    eventually(lambda: damage_on() >= 2, lambda: f"checkpoints of {kept()} are complete")
+    cluster.kill(host)
+    damage_on()
+    # what can't be read back keeps those before it from being removed
+    sound = max(each for each in kept() if each < epoch_in(first))
+
+    def restored(plan: Plan) -> int | None:
+        (placement,) = plan.placements[slice_id]
+        return placement.restore and placement.restore.epoch
+
+    cluster.wait_for_plan(number, lambda plan: restored(plan) == sound)
+    assert job.finished() == known
+
+
+def epoch_in(path: Path) -> int:
+    """The epoch, not a negative one, that a file's name begins with."""
+    return int(path.name[1:20])
 
 
 def flip_a_bit(path: Path) -> None:
