@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from streammine.assembly import (
     Term,
     begin_term,
+    collect,
     forgotten_until,
     newest_checkpoints,
     publish_checkpoint,
@@ -35,6 +38,12 @@ def make_sure(store: Store, effect: machine.MakeSure) -> machine.MadeSure:
         return settled(store, effect)
     except OutputError:
         return machine.MadeSure(effect, None)
+
+
+def tidy(store: Store, effect: machine.CollectSnapshots, verified: set[str]) -> None:
+    """Remove what nobody needs; where the disk fails it is left until the next time."""
+    with suppress(OutputError):
+        collect(store, effect.keep, verified)
 
 
 def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from streammine.assembly import (
     POLICIES,
     StepTimes,
-    collect,
     write_snapshot,
 )
 from streammine.engine import node_stimuli as machine
@@ -435,7 +434,7 @@ class VirtualNode:
         store, verified = self._world.snapshots(self.name), self.jobs[effect.job].verified
 
         def remove() -> None:
-            collect(store, effect.keep, verified)
+            keeping.tidy(store, effect, verified)
 
         self._in_background(self._disk_delay_seconds, remove, remove)
 
