@@ -28,6 +28,7 @@ from replication import (
     write_snapshot,
 )
 from streammine.assembly.compiled import CompiledJob
+from streammine.assembly.declaring import Declaring
 from streammine.assembly.environment import AGREEMENT, DEFAULT_READ_ROWS, BuiltSlice, Environment
 from streammine.assembly.losing import lost_together, reason_to_keep
 from streammine.assembly.seats import Seats
@@ -42,6 +43,7 @@ __all__ = [
     "POLICIES",
     "BuiltSlice",
     "CompiledJob",
+    "Declaring",
     "Environment",
     "Seats",
     "StepTimes",

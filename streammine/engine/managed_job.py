@@ -36,7 +36,7 @@ class JobPhase(StrEnum):
 @dataclass
 class ManagedJob:
     """A job, its plan, and what nodes report of it. The plan may be newer than the one that is `standing` in
-    the coordination service: it is on its way there.
+    the coordination service: it is on its way there, in a `series` of plans that build on each other.
 
     `ready`: the store's checkpoints are known; `asked`: somebody looks for them, for this term; `looks`: how
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
@@ -60,6 +60,7 @@ class ManagedJob:
     phase: JobPhase = JobPhase.SUBMITTED
     plan: Plan | None = None
     standing: Plan | None = None
+    series: int = 0
     ready: bool = False
     asked: bool = False
     looks: int = 0

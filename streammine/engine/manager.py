@@ -118,8 +118,8 @@ class ManagerMachine:
             case PlanSeen(plan):
                 self._plan_seen(plan)
                 self._stands(plan)
-            case PlanRefused(job, version):
-                self._plan_refused(job, version)
+            case PlanRefused(job, version, series):
+                self._plan_refused(job, version, series)
             case Reported(heartbeat):
                 self._reported(heartbeat)
             case Ticked(now_seconds, clock_seconds):
@@ -244,12 +244,14 @@ class ManagerMachine:
         if job is not None and (job.standing is None or plan.version > job.standing.version):
             job.standing = plan
 
-    def _plan_refused(self, number: int, version: int) -> None:
-        """Go back to what stands; what follows from it is decided anew."""
+    def _plan_refused(self, number: int, version: int, series: int) -> None:
+        """Go back to what stands; what follows from it is decided anew, in another series: nothing of the one
+        that was refused can stand any more."""
         job = self.jobs.get(number)
-        if job is None or job.plan is None or job.phase is JobPhase.ENDED:
+        if job is None or job.plan is None or job.phase is JobPhase.ENDED or series != job.series:
             return
         if version <= job.plan.version:
+            job.series += 1
             job.plan, job.phase = None, JobPhase.SUBMITTED
             if job.standing is not None:
                 self._plan_seen(job.standing)
@@ -501,7 +503,7 @@ class ManagerMachine:
     def _publish(self, job: ManagedJob, plan: Plan, effects: list[ManagerEffect]) -> None:
         plan = with_agreeing(job, plan)
         self._plan_seen(plan)
-        effects.append(DeclarePlan(plan))
+        effects.append(DeclarePlan(plan, job.series))
 
     def _end(self, job: ManagedJob, status: str, reason: str | None) -> DeclareEnd:
         job.phase = JobPhase.ENDED

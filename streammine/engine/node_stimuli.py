@@ -55,10 +55,12 @@ class PlanSeen:
 
 @dataclass(frozen=True, slots=True)
 class PlanRefused:
-    """A plan that a `DeclarePlan` named does not stand and never will."""
+    """A plan that a `DeclarePlan` named does not stand and never will, nor does any that came after it in its
+    series."""
 
     job: int
     version: int
+    series: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +396,11 @@ class FindCheckpoints:
 
 @dataclass(frozen=True, slots=True)
 class DeclarePlan:
+    """`series`: the plan builds on the one of the same series that was declared before it; the first one of a
+    series on what stood."""
+
     plan: Plan
+    series: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streammine.assembly import POLICIES
+from streammine.assembly import POLICIES, Declaring
 from streammine.engine import node_stimuli as machine
 from streammine.engine.kept import loaded
 from streammine.engine.node import NodeMachine
@@ -54,7 +54,6 @@ from streammine.model.job_codec import (
     decode_plan,
     decode_spec,
     encode_outcome,
-    encode_plan,
 )
 from streammine.runtime.deciding import Decider
 from streammine.runtime.failures import failure_text
@@ -99,6 +98,7 @@ class Node:
         self.callers = Workers(1, f"{settings.name}-coordination")
         self.deployers = Workers(1, f"{settings.name}-deployment")
         self.writers = Workers(1, f"{settings.name}-snapshots")
+        self._declaring = Declaring()
         self.decider = Decider(settings.name, self._handle, self._coordinate)
         self.keeper = SnapshotKeeper(settings.name)
         self.jobs: dict[int, HostedJob] = {}
@@ -484,8 +484,8 @@ class Node:
         if plan.job in self.jobs:
             self.jobs[plan.job].times.declared(plan.version)
         self._coordinate(
-            lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan)),
-            machine.PlanRefused(plan.job, plan.version),
+            lambda service: self._declaring.publish(service, effect),
+            machine.PlanRefused(plan.job, plan.version, effect.series),
         )
 
     def _declare_end(self, effect: machine.DeclareEnd) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streammine.assembly import (
     POLICIES,
+    Declaring,
     StepTimes,
     write_snapshot,
 )
@@ -47,7 +48,7 @@ from streammine.model.errors import (
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph
-from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome, encode_plan
+from streammine.model.job_codec import decode_plan, decode_spec, encode_outcome
 from streammine.model.recovery import CheckpointCoordinator
 from streammine.model.recovery_policy import Step
 from streammine.model.snapshots import RecoverySettings, SnapshotRecord
@@ -86,6 +87,7 @@ class VirtualNode:
         skew = world.settings.clock_skew_seconds
         self._clock_ahead_seconds = Random(f"{world.seed}/clock/{name}").uniform(-skew, skew)
         self._on_lost = on_lost
+        self._declaring = Declaring()
         self._calls = CoordinationCalls(name, world, self.process, self.session, self._random)
         self._under_way: dict[int, Callable[[], object]] = {}
         self._perform: dict[type, Callable[..., None]] = {
@@ -491,8 +493,8 @@ class VirtualNode:
         if plan.job in self.jobs:
             self.jobs[plan.job].times.declared(plan.version)
         self._coordinate(
-            lambda service: service.publish_plan(plan.job, plan.version, encode_plan(plan)),
-            machine.PlanRefused(plan.job, plan.version),
+            lambda service: self._declaring.publish(service, effect),
+            machine.PlanRefused(plan.job, plan.version, effect.series),
         )
 
     def _declare_end(self, effect: machine.DeclareEnd) -> None:

@@ -77,6 +77,11 @@ def test_a_loop_does_not_stop_for_a_checkpoint_that_is_over() -> None:
     assert halving(Scheme.PASSIVE_STANDBY_COLD).trials("all").run(6_002_684).problem is None
 
 
+def test_a_plan_does_not_stand_behind_one_that_was_refused() -> None:
+    """By its number it would be the next one, for the same manager's plan of before stands after all."""
+    assert join(Scheme.ACTIVE_STANDBY).trials("all").run(7_201_079).problem is None
+
+
 def test_schemes_do_change() -> None:
     done = [trial for each in STANDING for trial in word_count(each).run(USERS, range(2))]
     assert sum(trial.faults[FaultKind.SCHEME] for trial in done) >= 5

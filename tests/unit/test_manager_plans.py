@@ -8,6 +8,7 @@ from streammine.engine.managed_job import JobPhase
 from streammine.engine.manager_stimuli import DrainAsked, Elected, MoveAsked, NodesChanged, Reported
 from streammine.engine.node_stimuli import (
     CheckpointsFound,
+    DeclarePlan,
     JobEndSeen,
     JobSeen,
     PlanRefused,
@@ -123,6 +124,21 @@ def test_what_stands_is_the_newest_plan_that_was_seen() -> None:
     told(manager, PlanRefused(1, 4))
     assert manager.jobs[1].standing is not None
     assert manager.jobs[1].standing.version == 3
+
+
+def test_after_a_refusal_plans_are_of_another_series_and_the_old_one_is_no_news() -> None:
+    manager = settled()
+    stands = plan_of(manager)
+    told(manager, PlanSeen(stands))
+    manager.handle(MoveAsked(1, COUNTS, "a", True))
+    told(manager, PlanRefused(1, 3, 0))
+    assert plan_of(manager) == stands
+    declared, *_ = manager.handle(MoveAsked(1, COUNTS, "a", True))
+    assert declared == DeclarePlan(plan_of(manager), series=1)
+    told(manager, PlanRefused(1, 3, 0))
+    assert plan_of(manager).version == 3
+    told(manager, PlanRefused(1, 3, 1))
+    assert plan_of(manager) == stands
 
 
 def test_a_process_that_is_no_member_is_not_heard() -> None:
