@@ -13,10 +13,10 @@ What must stay:
 Everything else is of an earlier epoch and of a replica that has gone past it: superseded snapshots,
 checkpoints that were given up, parts whose header never came.
 
-Before a published snapshot or a decision goes, the oldest kept checkpoint is read back whole. So there is
-always one checkpoint whose every byte has been seen in the store, and nothing that older work could be
-done again from is removed on trust. Each snapshot is read once, when the first checkpoint that needs it
-becomes the oldest kept one. Where anything that must stay is damaged, nothing is removed at all.
+Before a manifest, a published snapshot or a decision goes, the oldest kept checkpoint is read back whole.
+So there is always one checkpoint whose every byte has been seen in the store, and nothing that older work
+could be done again from is removed on trust. Each snapshot is read once, when the first checkpoint that
+needs it becomes the oldest kept one. Where anything that must stay is damaged, nothing is removed at all.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def collect(store: Store, keep: Sequence[Checkpoint], verified: set[str]) -> Col
         needed = _needed(store, keep, snapshots)
         doomed = [name for name, snapshot in snapshots if snapshot not in needed]
         decided = superseded_decisions(store, keep[0].epoch)
-        headers = {snapshot.header for _, snapshot in snapshots if snapshot not in needed}
-        if decided or not headers.isdisjoint(doomed):
-            _verify(store, keep[0], verified)
         manifests = _superseded(store, keep)
+        headers = {snapshot.header for _, snapshot in snapshots if snapshot not in needed}
+        if manifests or decided or not headers.isdisjoint(doomed):
+            _verify(store, keep[0], verified)
     except (SnapshotDamagedError, StateVersionError) as error:
         return Collected(damaged=str(error))
     # A manifest goes before the headers that it names, a header before its parts.

@@ -33,6 +33,18 @@ class JobPhase(StrEnum):
     ENDED = "ended"
 
 
+@dataclass(frozen=True)
+class Look:
+    """What the store held: of complete checkpoints the ones that the coordinator keeps, `kept`, and those
+    before them, `older`; decisions up to `removed_until` may have been gone. `damaged`: the snapshots that
+    were known to be so when it was asked for."""
+
+    damaged: frozenset[str] = frozenset()
+    kept: tuple[Checkpoint, ...] = ()
+    older: tuple[Checkpoint, ...] = ()
+    removed_until: int = BEGINNING
+
+
 @dataclass
 class ManagedJob:
     """A job, its plan, and what nodes report of it. The plan may be newer than the one that is `standing` in
@@ -40,15 +52,12 @@ class ManagedJob:
 
     `ready`: the store's checkpoints are known; `asked`: somebody looks for them, for this term; `looks`: how
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
-    that failed, is due. `older`: complete checkpoints that stand in the store before the coordinator's, for
-    damage behind them keeps them there. `snapshots`: durable snapshots by slice and epoch, whichever replica
-    made them. `damaged`: names of those that could not be read, which `looked_for` were at the last look,
-    when decisions up to `removed_until` might be gone;
-    `broken`: replicas that are none because of it.
-    `offered`: the epoch whose state a replica that stands by may have taken in. `retain_after`: slices are
-    told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch whose manifest is being
-    written. `whole`: a plan's version, and since when all that it wants has been there. `control`: where
-    schemes are chosen, that of this term.
+    that failed, is due; `look`: what the last one has shown. `snapshots`: durable snapshots by slice and
+    epoch, whichever replica made them. `damaged`: names of those that could not be read, `broken`: replicas
+    that are none because of it. `offered`: the epoch whose state a replica that stands by may have taken in.
+    `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch
+    whose manifest is being written. `whole`: a plan's version, and since when all that it wants has been
+    there. `control`: where schemes are chosen, that of this term.
     """
 
     number: int
@@ -67,10 +76,8 @@ class ManagedJob:
     look_at_seconds: float = 0.0
     reports: dict[Node, JobReport] = field(default_factory=dict)
     snapshots: dict[SliceId, dict[int, SnapshotRecord]] = field(default_factory=dict)
-    older: tuple[Checkpoint, ...] = ()
+    look: Look = field(default_factory=Look)
     damaged: set[str] = field(default_factory=set)
-    looked_for: frozenset[str] = frozenset()
-    removed_until: int = BEGINNING
     directive: Directive | None = None
     retain_after: int = BEGINNING
     offered: dict[tuple[SliceId, int], int] = field(default_factory=dict)
@@ -261,7 +268,8 @@ class ManagedJob:
             if record.name not in self.damaged and record.epoch > newest
         }
         resumed = self.recovery.resume.get(str(slice_id))
-        known = [each.slices[str(slice_id)] for each in (*self.older, *complete)]
+        older = self.look.older if self.damaged and self.look_is_current else ()
+        known = [each.slices[str(slice_id)] for each in (*older, *complete)]
         for restore in (*([resumed] if resumed is not None else []), *known):
             if restore.record is None or restore.record.name not in self.damaged:
                 found[restore.epoch] = restore
@@ -298,18 +306,26 @@ class ManagedJob:
 
     @property
     def forgotten(self) -> int:
-        """What replicas agreed on up to that epoch is in the store no more: nobody goes back there."""
-        complete = (*self.older, *self.coordinator.complete)
-        return complete[0].epoch if self.graph.agreeing and len(complete) > 1 else BEGINNING
+        """What replicas agreed on up to that epoch may be in the store no more: nobody goes back there."""
+        if not self.graph.agreeing:
+            return BEGINNING
+        complete = self.coordinator.complete
+        covered = complete[0].epoch if len(complete) > 1 else BEGINNING
+        return max(covered, self.look.removed_until)
 
-    def found(self, checkpoints: tuple[Checkpoint, ...], forgotten: int) -> None:
+    @property
+    def look_is_current(self) -> bool:
+        """Nothing was found damaged since then, and nothing removed from the store."""
+        return self.damaged <= self.look.damaged and self.look.kept == self.coordinator.complete
+
+    def found(self, checkpoints: tuple[Checkpoint, ...], removed_until: int) -> None:
         """What stands in the store, oldest first, and up to which epoch decisions may not."""
-        self.removed_until = forgotten
         if not self.ready:
             self.ready = True
             self.coordinator.adopt(checkpoints)
         kept = self.coordinator.complete
-        self.older = tuple(each for each in checkpoints if kept and each.epoch < kept[0].epoch)
+        older = tuple(each for each in checkpoints if kept and each.epoch < kept[0].epoch)
+        self.look = Look(self.look.damaged, kept, older, removed_until)
 
     def begins_after(self, plan: Plan) -> dict[SliceId, int]:
         """The epoch that each replica which a plan adds is built from, BEGINNING for nothing."""

@@ -26,6 +26,8 @@ House rules
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streammine.engine.agreeing_plans import with_agreeing
 from streammine.engine.crowding import Crowding
 from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
@@ -359,7 +361,7 @@ class ManagerMachine:
         elif not job.asked and self.now_seconds >= job.look_at_seconds:
             job.asked = True
             job.looks += 1
-            job.looked_for = frozenset(job.damaged)
+            job.look = replace(job.look, damaged=frozenset(job.damaged))
             effects.append(FindCheckpoints(job.number, self.member))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:
@@ -420,9 +422,10 @@ class ManagerMachine:
         """Whether damage leads the plan back behind the checkpoints that are kept, and the store may have
         others: those before the oldest kept one are removed only when that one was read back."""
         kept = job.coordinator.complete
-        if not kept or min(job.begins_after(plan).values(), default=INFINITY) >= kept[0].epoch:
+        lowest = min(job.begins_after(plan).values(), default=INFINITY)
+        if not job.damaged or not kept or lowest >= kept[0].epoch:
             return False
-        if job.damaged > job.looked_for:
+        if not job.look_is_current and not job.looks:
             job.asked = False
         # who looks anew waits for what is found
         return not job.asked or job.looks > 0

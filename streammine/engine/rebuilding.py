@@ -121,13 +121,14 @@ def _restores(
 
 def lost_agreement(job: ManagedJob, plan: Plan) -> str | None:
     """Why a plan can't be followed: replicas would agree anew on what others went on from; None where not."""
+    forgotten = job.look.removed_until if job.look_is_current else job.forgotten
     for slice_id, epoch in job.begins_after(plan).items():
-        if slice_id.vertex in job.graph.agreeing and epoch < job.removed_until:
+        if slice_id.vertex in job.graph.agreeing and epoch < forgotten:
             names = ", ".join(sorted(job.damaged)[:3])
+            why = f"snapshots are damaged ({names})" if names else "no snapshot is late enough"
             return (
-                f"{slice_id} can't be restored: snapshots are damaged ({names}), and what its replicas "
-                f"agreed on up to epoch {job.removed_until} is kept no more; check the store's disk, and "
-                f"run the job anew"
+                f"{slice_id} can't be restored: {why}, and what its replicas agreed on up to epoch "
+                f"{forgotten} is kept no more; check the store's disk, and run the job anew"
             )
     return None
 

@@ -242,7 +242,8 @@ def leftovers(store: Store) -> list[str]:
     counted = {manifest.name for manifest in output.manifests}
     counted |= {file.name for manifest in output.manifests for file in manifest.files}
     if output.seal is not None:
-        counted.add(output.seal.name)
+        # who reads looks whether what the seal goes on from has come furthest
+        counted |= {output.seal.name, output.seal.continues_from or ""}
     return [name for name in store.list("") if run_of(name) is not None and name not in counted]
 
 

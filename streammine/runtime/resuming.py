@@ -15,6 +15,7 @@ from streammine.assembly import (
     any_checkpoint,
     begin_term,
     first_generation,
+    forgotten_until,
     load_run,
     load_snapshot,
     newest_checkpoints,
@@ -81,10 +82,11 @@ def resumed_submission(
     begin_term(run.store, Term(attempt), warn)
     checkpoints = newest_checkpoints(run.store, warn=warn)
     newest = max(checkpoints, key=lambda checkpoint: checkpoint.epoch, default=None)
-    if newest is None and compiled.graph.agreeing and any_checkpoint(run.store):
+    forgotten = newest is None or newest.epoch < forgotten_until(run.store)
+    if forgotten and compiled.graph.agreeing and any_checkpoint(run.store):
         takers = listed(sorted(compiled.graph.agreeing))
         raise OutputError(
-            f"run {run.name}: none of its checkpoints can be read. What {takers} took of its receivers "
+            f"run {run.name}: none of its last checkpoints can be read. What {takers} took of its receivers "
             "before them is known no more, and might be other rows than those that were committed; run the "
             "topology again"
         )

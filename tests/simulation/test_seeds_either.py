@@ -114,7 +114,8 @@ def test_where_both_kept_checkpoints_are_damaged_an_older_one_is_there(
 
     def noted(self: ManagedJob, checkpoints: tuple[Checkpoint, ...], forgotten: int) -> None:
         found(self, checkpoints, forgotten)
-        older.extend(each.epoch for each in self.older)
+        if self.damaged:
+            older.extend(each.epoch for each in self.look.older)
 
     monkeypatch.setattr(ManagedJob, "found", noted)
     assert TWO.trials("all").run(6_002_386, numbers).problem is None

@@ -148,6 +148,18 @@ def test_what_a_seal_goes_on_from_is_missed_though_another_one_has_less() -> Non
         visible(store)
 
 
+def test_cleaning_leaves_what_the_seal_goes_on_from() -> None:
+    store = MemoryStore()
+    first, second = replica(store, 1, 2), replica(store, 2, 1)
+    taken([first, second], 3, [0, 0, 0, 1, 1], store)
+    replica(store, 3, 2).epoch(0, rows(0))
+    for epoch in (2, 3):
+        second.epoch(epoch, rows(epoch))
+    assert visible(store) == [0, 1, 2, 3]
+    assert clean(store)
+    assert visible(store) == [0, 1, 2, 3]
+
+
 def test_a_replaced_one_that_has_not_begun_does_not_begin() -> None:
     store = MemoryStore()
     first, second, third = replica(store, 1, 2), replica(store, 2, 1), replica(store, 3, 2)

@@ -17,6 +17,7 @@ from streammine.engine.node_stimuli import (
 )
 from streammine.model.control import DamagedSnapshot
 from streammine.model.epochs import BEGINNING
+from streammine.model.ids import SliceId
 from tests.unit.managing import (
     NODES,
     ON_A,
@@ -290,6 +291,25 @@ def test_where_the_kept_checkpoints_are_damaged_what_stands_before_them_is_taken
     found = checkpoint(5), checkpoint(10), checkpoint(20)
     assert planned(told(manager, CheckpointsFound(1, found))) == ["plan 5: run"]
     assert places(manager)["counts/1"] == "a: 5 from 5"
+
+
+def test_what_was_found_is_not_relied_on_once_there_are_newer_checkpoints() -> None:
+    manager = checkpointed(found=(5, 10, 20))
+    job = manager.jobs[1]
+    (edge,) = job.graph.edges
+    job.graph = replace(job.graph, edges=(replace(edge, stages=("feed",), either=True),))
+    assert job.forgotten == 10
+    assert 5 not in job.usable(SliceId("counts", 1)), "nothing is damaged"
+    job.found((checkpoint(5), checkpoint(10), checkpoint(20)), 15)
+    assert job.forgotten == 15, "removing had gone further"
+    job.damaged = {"counts/1/20.1"}
+    assert 5 not in job.usable(SliceId("counts", 1)), "found before"
+    job.look = replace(job.look, damaged=frozenset(job.damaged))
+    assert 5 in job.usable(SliceId("counts", 1))
+    told(manager, CheckpointPublished(1, 30, None))
+    job.coordinator = checkpointed(found=(20, 30)).jobs[1].coordinator
+    assert 5 not in job.usable(SliceId("counts", 1))
+    assert job.forgotten == 20
 
 
 @pytest.mark.parametrize("forgotten", [BEGINNING, 10])

@@ -47,11 +47,12 @@ A, B = SliceId("a", 0), SliceId("b", 0)
 
 
 class Blobs:
-    """A store in memory; `full` makes every put fail."""
+    """A store in memory; `full` makes every put fail, and what begins with `refused` can't be removed."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.full = False
+        self.refused: str | None = None
         self.deleted: list[str] = []
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
@@ -68,6 +69,8 @@ class Blobs:
         return sorted(name for name in self.blobs if name.startswith(prefix))
 
     def delete(self, name: str) -> None:
+        if self.refused is not None and name.startswith(self.refused):
+            raise OutputError(f"can't remove {name}")
         del self.blobs[name]
         self.deleted.append(name)
 
@@ -276,13 +279,29 @@ def test_decisions_go_once_the_checkpoint_that_covers_them_was_read_back() -> No
     assert store.blobs == before
     assert forgotten_until(store) == BEGINNING
     snapshot(store, A, 10)
+    store.refused = "decisions/"
+    with pytest.raises(OutputError):
+        collect(store, made, set())
+    assert forgotten_until(store) == 10, "it is said before it is so"
+    store.refused = None
     assert len(collect(store, made, set()).removed) == 1
-    assert forgotten_until(store) == 10
     made = [*made[1:], *full_ones(store, 30)]
     assert collect(store, made, set()).damaged is None
     assert forgotten_until(store) == 20
     assert store.list("forgotten/") == [mark_name(20)]
     assert [last_decided(name) for name in store.list("decisions/")] == [25]
+
+
+def test_no_manifest_goes_before_the_oldest_kept_checkpoint_was_read_back() -> None:
+    """Though all of its snapshots stay, for later ones build on them."""
+    store = Blobs()
+    chain = [snapshot(store, A, 10)]
+    for epoch in (20, 30):
+        chain.append(snapshot(store, A, epoch, chain[-1]))
+    made = [published(store, one.epoch, a=one) for one in chain]
+    store.damage(chain[1].name.replace(".json", "-000000.bin"))
+    assert collect(store, made[1:], set()).damaged is not None
+    assert newest_checkpoints(store, None) == made
 
 
 def test_nothing_to_keep_means_that_nothing_goes() -> None:
@@ -420,11 +439,13 @@ def test_each_snapshot_of_a_chain_is_read_back_once() -> None:
         chain.append(snapshot(store, A, epoch, chain[-1]))
     made = [published(store, one.epoch, a=one) for one in chain]
     verified: set[str] = set()
-    assert collect(store, made[1:3], verified).damaged is None
-    assert verified == set()
+    assert collect(store, made[:2], verified).removed == ()
+    assert verified == set(), "nothing was to go"
     orphan = SnapshotName(A, 5, 1).header
     store.put(orphan, b"published, and not needed")
-    assert collect(store, made[1:3], verified).removed == (orphan,)
+    assert collect(store, made[:2], verified).removed == (orphan,)
+    assert verified == {chain[0].name}
+    assert collect(store, made[1:3], verified).removed == (checkpoint_name(10, Term(0)),)
     assert verified == {one.name for one in chain[:2]}
     store.damage(SnapshotName(A, 10, 1).part(0))
     store.put(orphan, b"and once more")
