@@ -12,6 +12,7 @@ Phases, with the stamp that is closed on entering the next one::
     counting    ... total = 0                                  (e, final)     carrying
     counting    ... r = max_rounds: its rows are carried       (e, final)     carrying
     carrying    the back-edges have ended (e + 1, 0)                          opening
+    opening     (the next epoch is n > e + 1)                  (n - 1, final) opening
     opening     (the next epoch is INFINITY)
                 the outer channels are over                    everything     over
 
@@ -21,7 +22,9 @@ and the rows carried belong to it (Carbone et al. 2015, Algorithm 2: the back-ed
 
 The next epoch is the lowest that any member has or may get anything in. It only ever is too low: an epoch
 in which nothing happens costs three stamps and is seen by no operator. So slices of the head need not
-even agree on it.
+even agree on it. One that was rebuilt may go through epochs that the others have jumped over; these have
+said at once that there is nothing, so it waits for none of them, though they wait for the input of a later
+epoch, and the input perhaps for the credit of this one.
 """
 
 from __future__ import annotations
@@ -72,12 +75,16 @@ Decision = Carry | CloseStamp
 
 
 class LoopHead:
-    """One slice's share of the head's protocol. `epoch`: it is processed below that one."""
+    """One slice's share of the head's protocol. `epoch`: it is processed below that one; `closed`: the last
+    epoch whose final stamp it has closed."""
 
-    def __init__(self, max_rounds: int, epoch: int = LOWEST_EPOCH) -> None:
+    def __init__(
+        self, max_rounds: int, epoch: int = LOWEST_EPOCH, closed: int = LOWEST_EPOCH - 1
+    ) -> None:
         self.max_rounds = max_rounds
         self.phase = HeadPhase.OPENING
         self.epoch = epoch
+        self.closed = closed
         self.round = 0
 
     def advance(self, now: Standing, ends: Ends) -> list[Decision]:
@@ -101,13 +108,15 @@ class LoopHead:
     def _opening(self, now: Standing) -> list[Decision]:
         if now.barrier is not None and now.barrier < self.epoch:
             return []
-        if self.epoch == INFINITY:
-            if now.outer_below < INFINITY:
-                # others have heard of the end already
-                return []
+        empty_below = min(self.epoch, now.outer_below)
+        if empty_below == INFINITY:
             self.phase = HeadPhase.OVER
             return [CloseStamp(INFINITY)]
-        if now.outer_below <= self.epoch:
+        if empty_below - 1 > self.closed:
+            self.closed = empty_below - 1
+            return [CloseStamp(final(self.closed))]
+        if now.outer_below <= self.epoch or self.epoch == INFINITY:
+            # at INFINITY others have heard of the end already
             return []
         self.phase = HeadPhase.COUNTING
         self.round = 1
@@ -122,6 +131,7 @@ class LoopHead:
             self.round += 1
             return [CloseStamp(at)]
         self.phase = HeadPhase.CARRYING
+        self.closed = self.epoch
         over = CloseStamp(final(self.epoch))
         return [Carry(at, stamp(self.epoch + 1)), over] if total else [over]
 

@@ -8,7 +8,9 @@ Invariants (checked by the simulation after every step)
   total of what it sent on back-edges; so a member has nothing of two rounds to close at a time, unless it
   catches up behind the others.
 * An end of the final round names the sender's next epoch: neither it nor anybody upstream of it in the loop
-  will have anything in the epochs between.
+  will have anything in the epochs between. A head says so by the end of the last one of these, as well,
+  before it waits for the input of its next epoch: whoever was rebuilt, and goes through them one by one,
+  needs its word for each.
 * A barrier lies behind the final stamp of its epoch. A member freezes there and passes the flagged end on. A
   head sends it on at once, and freezes when all back-edges have ended stamp (e + 1, 0), before it closes
   anything more: then it holds all that is on its way inside the loop.
@@ -303,11 +305,11 @@ class LoopHeadSlice(LoopSlice):
     def _restore(self, restored: RestoredTo) -> None:
         super()._restore(restored)
         if restored.finished:
-            self.head = LoopHead(self.place.max_rounds, INFINITY)
+            self.head = LoopHead(self.place.max_rounds, INFINITY, INFINITY)
             return
         carried = restored.carried
         assert carried is not None, f"{self.slice_id}: a head's snapshot tells its next epoch"
-        self.head = LoopHead(self.place.max_rounds, carried.next_epoch)
+        self.head = LoopHead(self.place.max_rounds, carried.next_epoch, restored.epoch)
         number = min(each for each, kind in self.kinds.items() if kind == "back")
         for port, rows in carried.rows:
             work = Accumulate(carried_from(number), port, self.stepped + 1, 0, rows)
@@ -399,7 +401,9 @@ class LoopHeadSlice(LoopSlice):
         """Its end has gone on already."""
 
     def _upstream_next(self, at: int) -> Iterable[int]:
-        """What is carried already is in the next epoch."""
+        """What is carried already is in the next epoch; who jumps over some says where to."""
+        if self.head.epoch > epoch_of(at):
+            return [self.head.epoch]
         return [epoch_of(at) + 1] if self.held.of(at + 1) else []
 
     @property

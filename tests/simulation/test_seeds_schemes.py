@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from streammine import Topology
 from streammine.assembly import compiled
+from streammine.engine.loop_slice import LoopHeadSlice
 from streammine.engine.output_channel import OutputChannel
+from streammine.engine.slice import SliceMachine
+from streammine.engine.stimuli import Directed, Effect
+from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 from streammine.simulation.faults import FaultKind
 from streammine.simulation.workload import Workload
@@ -75,6 +81,27 @@ def test_who_takes_over_from_a_committer_that_was_far_ahead_of_the_other(
 def test_a_loop_does_not_stop_for_a_checkpoint_that_is_over() -> None:
     """Its other slices have gone past that epoch, and wait for what it holds up."""
     assert halving(Scheme.PASSIVE_STANDBY_COLD).trials("all").run(6_002_684).problem is None
+
+
+def test_a_loop_goes_on_though_it_is_told_late_that_a_checkpoint_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The head that was rebuilt goes through the epochs that the other one has jumped over."""
+    kept_back: list[Directed] = []
+    heard: Counter[tuple[SliceId, int]] = Counter()
+    told = SliceMachine.handlers[Directed]
+
+    def late(self: SliceMachine, directed: Directed) -> list[Effect]:
+        replica = (self.slice_id, self.generation)
+        heard[replica] += 1
+        if isinstance(self, LoopHeadSlice) and self.generation > 1 and heard[replica] <= 4:
+            kept_back.append(directed)
+            directed = replace(self.directed, retain_after=directed.retain_after)
+        return told(self, directed)
+
+    monkeypatch.setitem(SliceMachine.handlers, Directed, late)
+    assert halving(Scheme.PASSIVE_STANDBY_COLD).trials("all").run(6_002_684).problem is None
+    assert len(kept_back) >= 4
 
 
 def test_a_plan_does_not_stand_behind_one_that_was_refused() -> None:

@@ -303,7 +303,9 @@ def test_a_barrier_that_others_make_up_for_is_too_late_for_a_head_that_is_past_i
         > 0.0 end 8
           credit on 0 for 8
           credit on 1 for 8/1
-          send 8.0 end 8/0 says 0
+          send 8.0 end 7/f says 8
+          send 8.1 end 8/0 says 0
+          send 10.0 end 7
         > 1.0 end 7/0, flagged says 7
         """,
     )
@@ -371,7 +373,9 @@ def test_a_head_that_nobody_feeds_any_more_flags_the_checkpoint_itself() -> None
           write snapshot 5
           credit on 0 for 700
           credit on 1 for 700/1
-          send 8.2 end 700/0 says 0
+          send 8.2 end 699/f says 700
+          send 8.3 end 700/0 says 0
+          send 10.1 end 699
         """,
     )
 
