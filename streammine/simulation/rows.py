@@ -117,6 +117,7 @@ _SLICE = {
         stimuli.CreditArrived,
         stimuli.UnwantedTold,
         stimuli.Subscribed,
+        stimuli.ResendAsked,
         stimuli.Announced,
         stimuli.Rewired,
         stimuli.Led,
@@ -131,8 +132,8 @@ _SLICE = {
         each for each in get_args(stimuli.Stimulus) if each not in (stimuli.Start, stimuli.WorkDone)
     ),
 }
-"""What a slice's machine takes in each phase. One that has not started has done no work and sent nothing; one
-that has finished is not started again."""
+"""What a slice's machine takes in each phase. One that has not started has done no work, and of what it
+passes on, the ends of empty epochs, some may get lost; one that has finished is not started again."""
 
 _WORK_RESULTS = ("read", "epochs closed", "nothing closed", "frozen", "finished")
 
