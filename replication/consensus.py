@@ -171,15 +171,16 @@ class Consensus:
         assert self._plan is None or plan.version > self._plan.version, "a plan never changes"
         self._newest_plan = plan.version
         self._plan = plan
+        if self.ready_in:
+            self._peers.expect(set(plan.replicas) - {self.generation})
         self._planned_at = self._now_seconds
         self._writing.begin(plan.version)
         self._store = self._witness_holder = None
         self._peers.keep(self._company())
         self._gone &= self._company()
-        listed = self.generation in plan.replicas
-        self._enter(Event.LISTED if listed else Event.LEFT_OUT)
+        self._enter(Event.LISTED if self.generation in plan.replicas else Event.LEFT_OUT)
         if self.phase is Phase.LEARNING:
-            self._effects.append(words.SealStore(plan.version))
+            self._effects.append(words.SealStore(plan.version, self._chain.decided))
             self._has_news = True
 
     def _outdated(self, plan_version: int) -> None:
@@ -382,7 +383,7 @@ class Consensus:
         self._ballots.follow(decided)
         live = self._live()
         if min(live) == self.generation:
-            self._ballots.lead(decided, live, self._now_seconds)
+            self._ballots.lead(decided, live - self._peers.unbuilt, self._now_seconds)
 
     def _live(self) -> set[int]:
         """Replicas of the plan that seem to take part in it, this one included."""
@@ -422,8 +423,7 @@ class Consensus:
 
     def _bring_to_store(self, decision: Decision) -> None:
         """One of the replicas does: the coordinator, or who counts for two."""
-        writes = self._witness_holder == self.generation or min(self._live()) == self.generation
-        if writes:
+        if self.generation in (self._witness_holder, min(self._live())):
             self._writing.put(decision)
 
     def _decide(self, decision: Decision) -> None:

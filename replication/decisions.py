@@ -47,9 +47,13 @@ from streammine.model.ids import SliceId
 
 
 def seal_decisions(
-    store: Store, slice_id: SliceId, version: int, warn: Callable[[str], None] | None = None
+    store: Store,
+    slice_id: SliceId,
+    version: int,
+    known: int,
+    warn: Callable[[str], None] | None = None,
 ) -> StoreRead:
-    """Fence what lower versions still write, and read what there is.
+    """Fence what lower versions still write, and read what there is of epochs above `known`.
 
     What is damaged never counted for who wrote it, unless it was damaged later: it is passed over and told to
     `warn`. Raises OutputError and StateVersionError.
@@ -57,7 +61,8 @@ def seal_decisions(
     store.put(SealName(slice_id, version).name, seal("decisions' seal", {"version": version}))
     decided: list[StoredDecision] = []
     for name in sorted(store.list(decisions_of(slice_id))):
-        if last_decided(name) is None:
+        epoch = last_decided(name)
+        if epoch is None or epoch <= known:
             continue
         try:
             decided += _read(store, name)

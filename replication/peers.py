@@ -10,13 +10,15 @@ from streammine.model.epochs import BEGINNING
 
 
 class Peers:
-    """The newest report of each generation, and when it came."""
+    """The newest report of each generation, and when it came. `unbuilt`: those that the plan brings, and that
+    have to be built before they take part in it."""
 
     def __init__(self) -> None:
         self.reports: dict[int, Report] = {}
         self._entries: dict[int, dict[int, Entry]] = {}
         self._heard_at: dict[int, float] = {}
         self._told: dict[int, int] = {}
+        self.unbuilt: set[int] = set()
 
     def hear(self, report: Report, now_seconds: float) -> bool:
         """Whether it is newer than what was known."""
@@ -26,7 +28,13 @@ class Peers:
         self.reports[report.sender] = report
         self._entries[report.sender] = {entry.after: entry for entry in report.entries}
         self._heard_at[report.sender] = now_seconds
+        if report.ready_in == report.plan_version:
+            self.unbuilt.discard(report.sender)
         return True
+
+    def expect(self, replicas: set[int]) -> None:
+        """A plan lists these."""
+        self.unbuilt = replicas - self.reports.keys()
 
     def knows(self, generation: int) -> int:
         """Up to where a replica knows what was decided, if it has got what it was told."""

@@ -16,8 +16,8 @@ def settled(store: Store, effect: MakeSure, warn: Callable[[str], None] | None =
     Raises OutputError, and StateVersionError for what can't be read.
     """
     match effect.wish:
-        case SealStore(version):
-            return MadeSure(effect, seal_decisions(store, effect.slice, version, warn))
+        case SealStore(version, known):
+            return MadeSure(effect, seal_decisions(store, effect.slice, version, known, warn))
         case MakeDurable(stored):
             done = store_decisions(store, effect.slice, effect.generation, stored)
             return MadeSure(effect, done)

@@ -300,9 +300,10 @@ class AskWitness:
 @dataclass(frozen=True, slots=True)
 class SealStore:
     """Put the seal of that plan into the store, *then* list the decisions there that no checkpoint
-    covers; then `StoreRead`."""
+    covers, as far as they go beyond the epoch `decided`; then `StoreRead`."""
 
     plan_version: int
+    decided: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a node does for replicas that agree on their input, on a thread of its own: they wait for it."""
+"""What a node does for replicas that agree on their input, on threads of its own: they wait for it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from streammine.runtime.workers import Workers
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE = 4
+"""A store takes its time for each write, and replicas of several slices wait for theirs after a loss."""
+
 Coordinate = Callable[[Callable[[CoordinationService], object], machine.NodeStimulus], None]
 
 
@@ -29,7 +32,7 @@ class Decider:
         self._node = node
         self._handle = handle
         self._coordinate = coordinate
-        self._workers = Workers(1, f"{node}-decisions")
+        self._workers = Workers(AT_ONCE, f"{node}-decisions")
 
     def make_sure(self, job: HostedJob, effect: machine.MakeSure) -> None:
         if isinstance(effect.wish, AskWitness):

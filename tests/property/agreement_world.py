@@ -359,7 +359,8 @@ class World:
         if isinstance(effect, words.MakeDurable):
             self.give(generation, words.DecisionDurable(effect.stored, self.seal))
         else:
-            self.give(generation, words.StoreRead(effect.plan_version, tuple(self.records)))
+            beyond = (each for each in self.records if each.decision.chosen.epoch > effect.decided)
+            self.give(generation, words.StoreRead(effect.plan_version, tuple(beyond)))
 
     def answer(self, index: int) -> None:
         generation, version = self.questions.pop(index)

@@ -15,6 +15,7 @@ import pytest
 
 from replication import consensus
 from streammine import Topology
+from streammine.assembly import settled
 from streammine.engine import rebuilding
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.source_processor import SourceProcessor
@@ -213,8 +214,6 @@ def test_a_choice_without_a_majority_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_decision_that_is_not_durable_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    settled = keeping.settled
-
     def forgotten(store: Any, effect: Any) -> Any:
         if isinstance(effect.wish, MakeDurable):
             names = set(store.list("decisions/"))

@@ -50,15 +50,14 @@ def halving(scheme: Scheme) -> Seeds:
     return Seeds(Workload(standing(loops.halving(), scheme), {"numbers": loops.numbers()}))
 
 
-def chained(scheme: Scheme) -> Workload:
+def ordered() -> Topology:
     """An operator with state that outlives its epoch."""
-    topology = (
+    return (
         Topology(name="chained", epoch={"count": 8})
         .source("rows", files="rows.parquet", prepare="none")
         .operator("chain", input="rows", key="key", operator=workloads.Chain, discipline="merge")
         .sink("result", input="chain", format="console")
     )
-    return Workload(standing(topology, scheme), {"rows": workloads.keyed_values(160)})
 
 
 @pytest.mark.parametrize("scheme", STANDING)
@@ -150,7 +149,8 @@ def test_a_promotion_after_which_nobody_speaks(
 def test_a_seat_whose_state_is_taken_for_that_of_the_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seeds = Seeds(chained(Scheme.PASSIVE_STANDBY_COLD))
+    topology = standing(ordered(), Scheme.PASSIVE_STANDBY_COLD)
+    seeds = Seeds(Workload(topology, {"rows": workloads.keyed_values(160)}))
     seeds.trials("crash,move")
     monkeypatch.setattr(compiled, "taken_from", lambda seat, vertex, restore: True)
     assert noticed(seeds)

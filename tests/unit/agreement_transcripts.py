@@ -128,7 +128,7 @@ def effect_text(effect: words.AgreementEffect) -> str:
             )
         case words.AskWitness():
             return "asks for the witness"
-        case words.SealStore(version):
+        case words.SealStore(version, _):
             return f"seals the store for plan {version}"
         case words.MakeDurable(stored):
             return "writes " + " ".join(set_text(each.decision.chosen) for each in stored)

@@ -11,13 +11,14 @@ import pytest
 
 from streammine.engine import node_stimuli as machine
 from streammine.model.agreement import SealStore, StoreRead
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import OutputError, StateVersionError
 from streammine.model.ids import SliceId
 from streammine.runtime.deciding import Decider
 from streammine.runtime.hosting import HostedJob
 from tests.unit.memory_store import MemoryStore
 
-WISH = machine.MakeSure(7, SliceId("counts", 0), 3, SealStore(2))
+WISH = machine.MakeSure(7, SliceId("counts", 0), 3, SealStore(2, BEGINNING))
 
 
 class Failing(MemoryStore):

@@ -32,15 +32,17 @@ def test_what_was_stored_is_read_by_those_who_seal() -> None:
     assert answer == DecisionDurable((FIRST, SECOND), seal=0)
     store_decisions(store, COUNTS, 2, (LAST,))
     store_decisions(store, SUMS, 1, (decided(BEGINNING, 3),))
-    found = seal_decisions(store, COUNTS, 2)
+    found = seal_decisions(store, COUNTS, 2, BEGINNING)
     assert found.plan_version == 2
     assert set(found.decisions) == {FIRST, SECOND, LAST}
+    assert set(seal_decisions(store, COUNTS, 3, 8).decisions) == {FIRST, SECOND, LAST}
+    assert seal_decisions(store, COUNTS, 3, 9).decisions == (LAST,), "what is known is not read"
 
 
 def test_who_writes_finds_the_seal_that_came_before() -> None:
     store = MemoryStore()
-    seal_decisions(store, COUNTS, 4)
-    seal_decisions(store, SUMS, 9)
+    seal_decisions(store, COUNTS, 4, BEGINNING)
+    seal_decisions(store, SUMS, 9, BEGINNING)
     assert store_decisions(store, COUNTS, 1, (FIRST,)).seal == 4
 
 
@@ -48,13 +50,13 @@ def test_decisions_that_are_stored_twice_lose_none() -> None:
     store = MemoryStore()
     store_decisions(store, COUNTS, 1, (FIRST, SECOND))
     store_decisions(store, COUNTS, 1, (SECOND,))
-    assert set(seal_decisions(store, COUNTS, 2).decisions) == {FIRST, SECOND}
+    assert set(seal_decisions(store, COUNTS, 2, BEGINNING).decisions) == {FIRST, SECOND}
 
 
 def test_what_is_covered_goes_and_of_seals_the_newest_stays() -> None:
     store = MemoryStore()
     for version in (1, 2):
-        seal_decisions(store, COUNTS, version)
+        seal_decisions(store, COUNTS, version, BEGINNING)
     store_decisions(store, COUNTS, 1, (FIRST, SECOND))
     store_decisions(store, COUNTS, 1, (LAST,))
     assert superseded_decisions(store, 8) == [SealName(COUNTS, 1).name]
@@ -62,7 +64,7 @@ def test_what_is_covered_goes_and_of_seals_the_newest_stays() -> None:
     assert over == [DecisionsName(COUNTS, 9, -4, 1, 1).name, SealName(COUNTS, 1).name]
     for name in over:
         store.delete(name)
-    assert seal_decisions(store, COUNTS, 2).decisions == (LAST,)
+    assert seal_decisions(store, COUNTS, 2, BEGINNING).decisions == (LAST,)
 
 
 def test_what_can_not_be_read_back_does_not_count() -> None:
@@ -80,11 +82,13 @@ def test_damage_and_other_names_are_found() -> None:
     (name,) = store.blobs
     data = store.blobs.pop(name)
     store.blobs[name.replace("-g00000001", "-g00000002")] = data
-    assert seal_decisions(store, COUNTS, 2).decisions == (FIRST,), "who wrote it matters to nobody"
+    assert seal_decisions(store, COUNTS, 2, BEGINNING).decisions == (FIRST,), (
+        "who wrote it matters to nobody"
+    )
     store.blobs[DecisionsName(COUNTS, 50, -4, 1, 1).name] = data
     store.blobs[DecisionsName(COUNTS, 60, -4, 1, 1).name] = data[:-9]
     warnings: list[str] = []
-    assert seal_decisions(store, COUNTS, 3, warnings.append).decisions == (FIRST,)
+    assert seal_decisions(store, COUNTS, 3, BEGINNING, warnings.append).decisions == (FIRST,)
     assert ["renamed" in each for each in warnings] == [True, False]
     assert "damaged" in warnings[1]
 

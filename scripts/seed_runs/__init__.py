@@ -1,0 +1,1 @@
+"""Fault seeds by the thousand, over every kind of job that the simulation's tests know."""
