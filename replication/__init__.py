@@ -17,6 +17,7 @@ from replication.collection import Collected, collect
 from replication.consensus import Consensus
 from replication.controller import Controller
 from replication.decisions import forgotten_until, seal_decisions, store_decisions
+from replication.first_bags import FirstBags
 from replication.naming import Term
 from replication.recovery_line import recovery_line
 from replication.snapshots import (
@@ -34,6 +35,7 @@ __all__ = [
     "Consensus",
     "Controller",
     "Coordinator",
+    "FirstBags",
     "Layer",
     "LoadedSnapshot",
     "Term",

@@ -1,9 +1,9 @@
-"""What agreement costs: consensus over what two receivers of each feed got, against merge over one feed.
+"""What agreement costs: consensus against merge, both over what two receivers of each feed got.
 
-Both sides have two replicas of everything that the replicas downstream read, and of these: under merge two
-replicas of each source send the same bags, under consensus two receivers send bags that differ, by the rows
-that each of them lost. So each side reads, sends and drops as much; what is left is naming, deciding, and
-bringing decisions to the store.
+Everybody downstream has two replicas. The receivers lost some rows each, others: their bags differ. Under
+merge each replica takes the bag that it has first, so replicas may go on from different ones; under
+consensus they agree. Beside them one receiver of each feed alone, of which there are two replicas that send
+the same bags: there half as many different rows are read, and nothing can differ.
 """
 
 from __future__ import annotations
@@ -30,34 +30,38 @@ REPLICAS = 2
 LOST = 0.01
 """Of the feed's rows, by each receiver."""
 
-SIDES = ("merge", "consensus")
+SIDES = ("merge", "consensus", "one receiver")
+COMPARED = "consensus"
 
 
 @dataclass
 class Agreed:
-    """Seconds of each pair of runs, (merge, consensus), of a workload on a number of nodes."""
+    """Seconds of each side in each round of runs, of a workload on a number of nodes."""
 
     workload: str
     nodes: int
     events: int
-    pairs: list[tuple[float, float]] = field(default_factory=list)
+    rounds: list[dict[str, float]] = field(default_factory=list)
+
+    def ratio(self, side: str) -> Interval:
+        """Of speeds: consensus over another side."""
+        return median_interval([each[side] / each[COMPARED] for each in self.rounds])
 
     @property
-    def ratio(self) -> Interval:
-        """Of speeds: consensus over merge."""
-        return median_interval([merge / consensus for merge, consensus in self.pairs])
+    def ratios(self) -> dict[str, Interval]:
+        return {side: self.ratio(side) for side in SIDES if side != COMPARED}
 
     def median(self, side: str) -> float:
-        return median(pair[SIDES.index(side)] for pair in self.pairs)
+        return median(each[side] for each in self.rounds)
 
     def figures(self) -> dict[str, Any]:
         return {
             "name": self.workload,
             "nodes": self.nodes,
             "events": self.events,
-            **{f"{side}_seconds": round(self.median(side), 4) for side in SIDES},
-            "consensus_ratio": rounded(self.ratio),
-            "runs": [[round(each, 4) for each in pair] for pair in self.pairs],
+            "seconds": {side: round(self.median(side), 4) for side in SIDES},
+            "consensus_ratio": {side: rounded(ratio) for side, ratio in self.ratios.items()},
+            "runs": [{side: round(each[side], 4) for side in SIDES} for each in self.rounds],
         }
 
 
@@ -79,12 +83,15 @@ def received(path: Path, number: int) -> Path:
 def topology(
     workload: str, files: dict[str, Path], output: Path, slices: int, side: str
 ) -> Topology:
-    """A workload whose feeds come from two receivers, or from two replicas of one of them."""
+    """A workload whose feeds come from two receivers, or from two replicas of one of them. Where replicas
+    don't agree on what they take nothing is promised."""
     topology = Topology(
-        name=f"{workload}-{side}", epoch={"time": "60s", "column": "ts"}, replicas=REPLICAS
+        name=f"{workload}-{side.replace(' ', '-')}",
+        epoch={"time": "60s", "column": "ts"},
+        replicas=REPLICAS,
     )
     for name, path in files.items():
-        if side == "merge":
+        if side == "one receiver":
             topology = topology.source(
                 name, files=str(received(path, 0)), prepare="none", slices=slices
             )
@@ -98,7 +105,7 @@ def topology(
                 replicas=1,
             )
         topology = topology.operator(name, either=[f"{name}_{each}" for each in RECEIVERS])
-    fields = {"slices": slices, "discipline": side}
+    fields = {"slices": slices, "discipline": "consensus" if side == COMPARED else "merge"}
     if workload == "join":
         left, right = files
         topology = topology.operator(
@@ -113,7 +120,13 @@ def topology(
             aggregate={"count": "count()", "mean": "mean(value)", "max": "max(value)"},
             **fields,
         )
-    return topology.sink(SINK, input="result_rows", format="parquet", path=str(output))
+    return topology.sink(
+        SINK,
+        input="result_rows",
+        format="parquet",
+        path=str(output),
+        exactly_once=side != "merge",
+    )
 
 
 def agreed(
@@ -122,7 +135,7 @@ def agreed(
     events: int,
     nodes: int,
     slices: int,
-    pairs: int,
+    rounds: int,
     folder: Path,
 ) -> Agreed:
     """`events` are those of one feed. The first run of each side is a warm-up."""
@@ -139,23 +152,25 @@ def agreed(
 
         for side in SIDES:
             run(side)
-        for number in range(pairs):
+        for number in range(rounds):
             order = SIDES if number % 2 == 0 else SIDES[::-1]
-            seconds = {side: run(side) for side in order}
-            found.pairs.append((seconds["merge"], seconds["consensus"]))
+            found.rounds.append({side: run(side) for side in order})
     return found
 
 
-def print_agreed(results: list[Agreed], pairs: int) -> None:
+def print_agreed(results: list[Agreed], rounds: int) -> None:
     print(
-        f"consensus over two receivers that lost {LOST:.0%} each, as a share of merge, {pairs} pairs "
-        f"each; {REPLICAS} replicas"
+        f"consensus over two receivers that lost {LOST:.0%} each, as a share of merge over the same two, and "
+        f"of merge over one of them, {rounds} rounds each; {REPLICAS} replicas"
     )
+    head = ["workload", "nodes", *(f"{side} s" for side in SIDES)]
+    for side in results[0].ratios:
+        head += [f"{COMPARED}/{side}", "95 % interval"]
     rows = []
     for each in results:
-        ratio = each.ratio
         row = [each.workload, str(each.nodes)]
         row += [f"{each.median(side):.3f}" for side in SIDES]
-        rows.append([*row, f"{ratio.median:.3f}", f"{ratio.low:.3f} - {ratio.high:.3f}"])
-    head = ["workload", "nodes", *(f"{side} s" for side in SIDES), "ratio", "95 % interval"]
+        for ratio in each.ratios.values():
+            row += [f"{ratio.median:.3f}", f"{ratio.low:.3f} - {ratio.high:.3f}"]
+        rows.append(row)
     print_table(head, rows)

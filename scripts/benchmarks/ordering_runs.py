@@ -22,9 +22,11 @@ YARDSTICK = "none"
 COMPARED = ("epoch", "merge")
 """Each in pairs with the yardstick of its own. A pair is (yardstick, compared), in seconds."""
 
-BESIDE = "strict"
-PAIRS_PER_STRICT_RUN = 5
-"""Odd, so that neither discipline comes first behind a strict run more often than the other."""
+BESIDE = ("consensus", "strict")
+"""Where nothing can differ, consensus has nothing to agree on: `ordering_receivers` measures where it has."""
+
+PAIRS_PER_RUN_BESIDE = 5
+"""Odd, so that neither discipline comes first behind such a run more often than the other."""
 
 
 @dataclass
@@ -37,14 +39,14 @@ class Ordering:
     pairs: dict[str, list[tuple[float, float]]] = field(
         default_factory=lambda: {name: [] for name in COMPARED}
     )
-    strict: list[float] = field(default_factory=list)
+    beside: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in BESIDE})
 
     @property
     def runs(self) -> dict[str, list[float]]:
         """By discipline, those of the yardstick in the order of what they were compared with."""
         yardstick = [first for every in self.pairs.values() for first, _ in every]
         compared = {name: [second for _, second in every] for name, every in self.pairs.items()}
-        return {YARDSTICK: yardstick, **compared, BESIDE: self.strict}
+        return {YARDSTICK: yardstick, **compared, **self.beside}
 
     @property
     def medians(self) -> dict[str, float]:
@@ -54,10 +56,10 @@ class Ordering:
         """Of speeds: the compared discipline's over the yardstick's."""
         return median_interval([first / second for first, second in self.pairs[name]])
 
-    @property
-    def strict_ratio(self) -> float:
+    def ratio_beside(self, name: str) -> float:
+        """Of the median speeds."""
         medians = self.medians
-        return medians[YARDSTICK] / medians[BESIDE]
+        return medians[YARDSTICK] / medians[name]
 
     def figures(self) -> dict[str, Any]:
         medians = self.medians
@@ -67,7 +69,7 @@ class Ordering:
             "events": self.events,
             **{f"{name}_seconds": round(value, 4) for name, value in medians.items()},
             **{f"{name}_ratio": rounded(self.ratio(name)) for name in COMPARED},
-            f"{BESIDE}_ratio": round(self.strict_ratio, 4),
+            **{f"{name}_ratio": round(self.ratio_beside(name), 4) for name in BESIDE},
             "runs": {name: [round(each, 4) for each in every] for name, every in self.runs.items()},
         }
 
@@ -94,13 +96,14 @@ def measured(
             os.sync()
             return cluster.run(workload.topology(files, settings), folder).seconds
 
-        for discipline in (YARDSTICK, *COMPARED, BESIDE):
+        for discipline in (YARDSTICK, *COMPARED, *BESIDE):
             run(discipline)
         for number in range(pairs):
             for name in COMPARED:
                 found.pairs[name].append(_pair(run, name, yardstick_first=number % 2 == 0))
-            if number % PAIRS_PER_STRICT_RUN == 0:
-                found.strict.append(run(BESIDE))
+            if number % PAIRS_PER_RUN_BESIDE == 0:
+                for name in BESIDE:
+                    found.beside[name].append(run(name))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from replication import Consensus
+from replication import Consensus, FirstBags
 from streammine.assembly.environment import (
     DEAD_LETTERS_COMMIT_EVERY,
     BuiltSlice,
@@ -35,7 +35,7 @@ from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import LoopPlace, RestoredTo, SliceSettings
 from streammine.engine.source_processor import SourceProcessor
-from streammine.model.agreement import AgreementSettings
+from streammine.model.agreement import AgreementSettings, NewAgreement
 from streammine.model.contracts import (
     DEAD_SCHEMA,
     BatchSpill,
@@ -331,16 +331,18 @@ class CompiledJob:
         restored: RestoredTo | None,
         patience: AgreementSettings,
     ) -> SliceMachine:
-        if slice_id.vertex in self.graph.agreeing:
+        if slice_id.vertex in self.graph.choosing:
             assert patience.every_decision_stored, "no replica hands bags to another one"
             begin = BEGINNING if restored is None else restored.epoch
+            agrees = slice_id.vertex in self.graph.agreeing
+            new_agreement: NewAgreement = Consensus if agrees else FirstBags
             return AgreeingSlice(
                 slice_id,
                 generation,
                 self._feeds(inputs),
                 outputs,
                 settings,
-                Consensus(generation, patience, begin, begin),
+                new_agreement(generation, patience, begin, begin),
                 patience.patience_seconds / PATIENCE_TICKS,
                 restored,
             )

@@ -3,7 +3,7 @@ change nothing."""
 
 from __future__ import annotations
 
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.errors import TopologyError
 from streammine.model.job import JobGraph, Vertex
 
@@ -44,6 +44,6 @@ def reason_to_keep(graph: JobGraph, name: str) -> str:
     who = "it" if keeper == name else f"{keeper!r}, which it leads to,"
     if graph.loop(keeper) is not None:
         return f"{who} goes round in a loop"
-    if keeper in graph.agreeing or graph.vertex(keeper).discipline is Discipline.CONSENSUS:
-        return f"{who} has replicas that agree on each epoch"
+    if keeper in graph.choosing or graph.vertex(keeper).discipline is Discipline.CONSENSUS:
+        return f"{who} has replicas that choose, epoch by epoch, whose rows count"
     return f"{who} keeps state without end"

@@ -126,7 +126,9 @@ class AgreeingSlice(SliceMachine):
         pace, was_behind = self._pace, self._pace.is_behind
         decided = self.agreement.decided
         pace.tick(decided, bool(self.frontier.backlog))
-        self._unwanted_feeds.goes_on = not pace.is_still or self.processed_below <= decided
+        goes_on = not pace.is_still or self.processed_below <= decided
+        # who decides for itself alone can't say what is unwanted
+        self._unwanted_feeds.goes_on = goes_on and self.agreement.ready_in > 0
         if pace.is_behind == was_behind:
             return []
         return self._agree(words.Behind(pace.is_behind))

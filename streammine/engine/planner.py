@@ -26,7 +26,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from streammine.model.contracts import Discipline, Traits
+from streammine.model.contracts import Traits
+from streammine.model.disciplines import Discipline
 from streammine.model.errors import TopologyError
 from streammine.model.job import (
     COMMITTER_SUFFIX,
@@ -316,7 +317,14 @@ def _vertex(
     for ways in hosts:
         for either in dict.fromkeys(host.either for host in ways if host.either is not None):
             receivers = " or ".join(host.vertex for host in ways if host.either == either)
-            reason += f"; replicas agree on whose rows count in each epoch, those of {receivers}"
+            if discipline.agrees:
+                reason += (
+                    f"; replicas agree on whose rows count in each epoch, those of {receivers}"
+                )
+            else:
+                reason += (
+                    f"; each replica takes those of {receivers} that it has first: they may differ"
+                )
     if node.kind == "sink":
         slices = 1 if node.ordered else min(node.slices or upstream_slices, upstream_slices)
     elif node.every_key:

@@ -37,7 +37,6 @@ from streammine.model.contracts import (
     Carried,
     Commits,
     Counters,
-    Discipline,
     EpochClose,
     Flushes,
     FrozenSlice,
@@ -48,6 +47,7 @@ from streammine.model.contracts import (
     SetsAside,
     StatefulOperator,
 )
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import INFINITY, EpochDefinition
 from streammine.model.ids import (
     KEY_COLUMN_PREFIX,

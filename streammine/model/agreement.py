@@ -346,7 +346,8 @@ class Agreement(Protocol):
 
     @property
     def ready_in(self) -> int:
-        """The newest plan that this replica has learnt enough for to vote; to be reported to the manager."""
+        """The newest plan that this replica has learnt enough for to vote; to be reported to the manager.
+        Who votes in none decides for itself alone."""
         ...
 
     @property

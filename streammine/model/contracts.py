@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -33,22 +32,6 @@ import pyarrow as pa
 from streammine.model.epochs import BEGINNING, EpochDefinition
 
 IntArray = npt.NDArray[np.int64]
-
-
-class Discipline(StrEnum):
-    """How much order an operator gets (DESIGN §4). Members stand in the order of their cost."""
-
-    NONE = "none"
-    EPOCH = "epoch"
-    MERGE = "merge"
-    CONSENSUS = "consensus"
-    STRICT = "strict"
-
-    @property
-    def merges_bags(self) -> bool:
-        """An epoch's bags are processed in the order of the channels' numbers, each in its sender's order
-        (Martin 2015, chapter 4). With consensus the replicas agree first on whose bags these are."""
-        return self in (Discipline.MERGE, Discipline.CONSENSUS)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
@@ -203,8 +203,8 @@ class JobGraph:
     def _forgets(self, name: str) -> bool:
         vertex = self.vertex(name)
         endless = vertex.window_epochs is None and vertex.kind == "stateful"
-        agrees = name in self.agreeing or vertex.discipline is Discipline.CONSENSUS
-        return not endless and not agrees and self.loop(name) is None
+        chooses = name in self.choosing or vertex.discipline is Discipline.CONSENSUS
+        return not endless and not chooses and self.loop(name) is None
 
     def slices_named(self, text: str) -> tuple[SliceId, ...]:
         """One slice ("vertex/index"), or all of a vertex; a sink's committer goes with the sink."""
@@ -216,9 +216,9 @@ class JobGraph:
 
         Where it asks for what does not exist there, it is the next that does: a source has no events to
         queue; whatever a committer processes is published; a round of a loop is over only when it was
-        processed; and who agrees with others on what to process processes it.
+        processed; and who chooses what to process processes it.
         """
-        if scheme is Scheme.PASSIVE_STANDBY_HOT and name in self.agreeing:
+        if scheme is Scheme.PASSIVE_STANDBY_HOT and name in self.choosing:
             return Scheme.PASSIVE_STANDBY_COLD
         if scheme is Scheme.PASSIVE_STANDBY_HOT and self.loop(name) is not None:
             return Scheme.ACTIVE_STANDBY
@@ -246,9 +246,14 @@ class JobGraph:
         )
 
     @cached_property
-    def agreeing(self) -> frozenset[str]:
-        """Vertices whose replicas agree on what they process."""
+    def choosing(self) -> frozenset[str]:
+        """Vertices whose replicas choose one bag of several, epoch by epoch."""
         return frozenset(edge.target for edge in self.edges if edge.either)
+
+    @cached_property
+    def agreeing(self) -> frozenset[str]:
+        """Vertices whose replicas agree on what they choose."""
+        return frozenset(name for name in self.choosing if self.vertex(name).discipline.agrees)
 
     @cached_property
     def may_lose(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from streammine.assembly import CompiledJob
-from streammine.model.errors import InputError
+from streammine.model.errors import InputError, TopologyError
 from streammine.model.job import DEAD_LETTERS, JobSpec, SinkTarget
 from streammine.model.snapshots import RecoverySettings
 from streammine.model.topology import FilesSource, GeneratorSource, LogSource, Topology
@@ -50,6 +50,13 @@ class Workload:
             base,
             lambda name: copy.deepcopy(code[name]),
         )
+        graph = self.compiled.graph
+        for name in sorted(graph.choosing - graph.agreeing):
+            raise TopologyError(
+                f"operator {name!r}: its replicas take the rows of any receiver without agreeing, so there "
+                "is no output that all runs have to give; write discipline: consensus",
+                part=name,
+            )
 
     def spec(self, nodes: int | None, checkpoint_epochs: int | None) -> JobSpec:
         """The job as a client submits it, with a checkpoint every so many epochs, or none.

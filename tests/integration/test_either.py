@@ -141,6 +141,24 @@ def freeze(cluster: Watched, name: str) -> psutil.Process:
     return process
 
 
+def test_without_agreement_every_epoch_is_what_one_receiver_got_too(
+    place: Workplace, cluster: Watched, feed: dict[str, Any]
+) -> None:
+    """As long as nobody is lost: each replica chooses for itself, and the sink takes one of them."""
+    topology = place.topology(
+        CHOSEN,
+        file="alone",
+        sinks__result__path="alone",
+        sinks__result__exactly_once=False,
+        operators__counts__discipline="merge",
+    )
+    process = place.start("submit", topology, "--json")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    check_result(place, "alone", feed)
+    cluster.wait_for_members(lambda members: len(members) == 3)
+
+
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_every_epoch_is_what_one_receiver_got(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication import recovery_line
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import Edge, JobGraph, Vertex

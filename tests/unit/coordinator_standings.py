@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replication import Coordinator
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import Edge, JobGraph, Vertex

@@ -9,8 +9,8 @@ from streammine.engine.node_stimuli import NewReplica
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import RestoredTo, SliceSettings
-from streammine.model.contracts import Discipline
 from streammine.model.control import DamagedSnapshot, Heartbeat, JobReport, SliceReport
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.job import Edge, JobGraph, Vertex
 from streammine.model.schemes import Scheme

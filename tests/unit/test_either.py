@@ -12,6 +12,7 @@ from streammine.cli.explain_command import explanation
 from streammine.model.document import parse_topology
 from streammine.model.errors import TopologyError
 from streammine.runtime.submission import compile_topology
+from streammine.simulation.workload import Workload
 
 RIGHT = """\
 name: plugs
@@ -51,6 +52,12 @@ def test_the_right_topology_is_right() -> None:
         ("west.parquet, prepare: none, slices: 2", "west.parquet, slices: 3", "7:18", "west has 3"),
         ("{time: 1s, column: ts}", "{count: 100}", "7:18", "epoch: {time: 1s"),
         ("name: plugs", "name: plugs\nsnapshot: none", "8:18", "snapshot: {every: 1s}"),
+        (
+            "replicas: 2",
+            "discipline: merge",
+            "9:79",
+            "discipline: consensus, or exactly_once: false",
+        ),
     ],
 )
 def test_mistakes_are_told_with_their_place(old: str, new: str, where: str, right: str) -> None:
@@ -78,3 +85,31 @@ def test_explain_says_who_agrees_on_what(tmp_path: Path) -> None:
     text = "\n".join(explanation(topology, compiled, sources))
     assert "replicas agree on whose rows count in each epoch, those of east or west" in text
     assert "one of those who receive the feed" in text
+
+
+@pytest.mark.parametrize(
+    ("discipline", "told"),
+    [
+        ("merge", "each replica takes those of east or west that it has first: they may differ"),
+        ("consensus", "replicas agree on whose rows count in each epoch, those of east or west"),
+    ],
+)
+def test_who_merges_without_agreement_promises_nothing(
+    discipline: str, told: str, tmp_path: Path
+) -> None:
+    for name in ("east", "west"):
+        write(tmp_path, name, ts=[1], plug=[1], value=[5])
+    text = RIGHT.replace("replicas: 2", f"replicas: 2, discipline: {discipline}")
+    topology = parse_topology(text.replace("path: out", "path: out, exactly_once: false"), "t.yaml")
+    compiled, sources = compile_topology(topology, tmp_path)
+    assert told in "\n".join(explanation(topology, compiled, sources))
+    assert compiled.graph.choosing == {"means"}
+    assert compiled.graph.agreeing == ({"means"} if discipline == "consensus" else set())
+
+
+def test_what_replicas_take_without_agreement_is_not_simulated() -> None:
+    text = RIGHT.replace("replicas: 2", "discipline: merge")
+    topology = parse_topology(text.replace("path: out", "path: out, exactly_once: false"), "t.yaml")
+    rows = pa.table({"ts": [1], "plug": [1], "value": [5]})
+    with pytest.raises(TopologyError, match="no output that all runs have to give"):
+        Workload(topology, {"east": rows, "west": rows})

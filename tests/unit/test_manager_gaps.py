@@ -12,7 +12,7 @@ from streammine.assembly import reason_to_keep
 from streammine.engine.leaving_out import left_out as find_left_out
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import NodesChanged, Reported
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Edge, JobGraph, Loop, Vertex

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streammine.engine.placement import MOST_MORE, Node, place, place_again
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
 from streammine.model.job import Edge, JobGraph, Placement, Vertex

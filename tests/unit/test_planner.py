@@ -8,7 +8,8 @@ import pytest
 
 from streammine.engine.placement import place
 from streammine.engine.planner import LogicalNode, plan
-from streammine.model.contracts import Discipline, Traits
+from streammine.model.contracts import Traits
+from streammine.model.disciplines import Discipline
 from streammine.model.errors import ClusterError, TopologyError
 from streammine.model.ids import SliceId
 from streammine.model.job import DEAD_LETTERS, Edge, JobGraph

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from streammine.engine.planner import LogicalNode, plan
-from streammine.model.contracts import Discipline, Traits
+from streammine.model.contracts import Traits
+from streammine.model.disciplines import Discipline
 from streammine.model.errors import TopologyError
 from streammine.model.job import Edge, JobGraph
 

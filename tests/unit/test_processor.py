@@ -30,7 +30,6 @@ from streammine.model.contracts import (
     Accumulator,
     Combiner,
     Delivery,
-    Discipline,
     EpochClose,
     FrozenState,
     Piece,
@@ -38,6 +37,7 @@ from streammine.model.contracts import (
     StatefulOperator,
     Traits,
 )
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import UserCodeError
 from streammine.model.ids import SliceId

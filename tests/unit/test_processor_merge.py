@@ -13,7 +13,8 @@ from streammine.engine.bag import BagMemory
 from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import Accumulate, CloseEpoch, Discard, Work
-from streammine.model.contracts import Accumulator, Combiner, Discipline, EpochClose, Traits
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
+from streammine.model.disciplines import Discipline
 from streammine.model.epochs import EpochDefinition
 from streammine.model.ids import SliceId
 from tests.unit.memory_spill import MemorySpill

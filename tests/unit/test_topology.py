@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.durations import Duration, Rate
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError

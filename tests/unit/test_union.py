@@ -15,7 +15,8 @@ from streammine import Operator, Topology, Value
 from streammine.cli.explain_command import explanation
 from streammine.engine.planner import LogicalNode, plan
 from streammine.engine.union_order import union_orders
-from streammine.model.contracts import Discipline, Traits
+from streammine.model.contracts import Traits
+from streammine.model.disciplines import Discipline
 from streammine.model.document import parse_topology
 from streammine.model.errors import TopologyError
 from streammine.model.ids import TIME_COLUMN

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.schemes import Scheme
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.aggregating import AggregateOperator
-from streammine.model.topology.either import EitherOperator, either_problems
+from streammine.model.topology.either import EitherOperator, choice_of, either_problems
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.joining import JoinOperator
 from streammine.model.topology.keyed import MOST_KEY_COLUMNS, KeyedFields, Windowed
@@ -382,11 +382,17 @@ def _promises(topology: Topology) -> Problems:
     for name, sink in topology.sinks.items():
         if not sink.exactly_once:
             continue
-        loose = [
-            upstream
-            for upstream in sorted(graph.upstream(name))
-            if _discipline_of(topology, upstream) is Discipline.NONE
-        ]
+        above = sorted(graph.upstream(name))
+        loose = [each for each in above if _discipline_of(topology, each) is Discipline.NONE]
+        alone = [each for each in above if _discipline_of(topology, each) is Discipline.MERGE]
+        for each in alone:
+            if either := choice_of(topology, each):
+                yield Problem(
+                    ("operators", each, "discipline"),
+                    f"'{either}' gives what one of its receivers has, and under merge each replica takes "
+                    f"what it has first, so results of '{name}' can't be exactly-once; write discipline: "
+                    "consensus, or exactly_once: false there",
+                )
         if loose:
             yield Problem(
                 ("sinks", name),

@@ -62,6 +62,23 @@ class EitherOperator(OperatorBase):
         return ("either", port)
 
 
+def choice_of(topology: Topology, name: str) -> str | None:
+    """The either whose rows an operator or sink chooses: what it reads, with nothing in between that has
+    slices of its own."""
+    operators = topology.every_operator
+    waiting = list(operators[name].input_names)
+    seen = set()
+    while waiting:
+        each = waiting.pop()
+        operator = operators.get(each)
+        if isinstance(operator, EitherOperator):
+            return each
+        if operator is not None and operator.stateless and each not in seen:
+            seen.add(each)
+            waiting += operator.input_names
+    return None
+
+
 def either_problems(topology: Topology) -> Iterator[Problem]:
     """What keeps replicas from agreeing on whose rows count."""
     for name, operator in topology.operators.items():

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, MOST_ROUNDS
 from streammine.model.topology.partitions import (
@@ -104,8 +104,8 @@ class KeyedFields(Part):
         default=None,
         description="How much order the operator gets. none: no guarantee, exactly-once is "
         "refused; epoch: epochs in order, any order inside; merge: inside an epoch channel after "
-        "channel, the same for fixed numbers of slices; consensus: merge, of the bags that replicas agree "
-        "on; strict: every event in order. "
+        "channel, the same for fixed numbers of slices; consensus: merge, where replicas "
+        "agree on whose rows of an `either` count; strict: every event in order. "
         "Default: the cheapest that keeps the promise (see `streammine explain`).",
         examples=["strict"],
     )

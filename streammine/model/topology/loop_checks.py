@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.suggestions import listed
 from streammine.model.topology.graph import operator_inputs
 from streammine.model.topology.keyed import KeyedFields

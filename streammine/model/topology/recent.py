@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from streammine.model.contracts import Discipline
+from streammine.model.disciplines import Discipline
 from streammine.model.durations import Duration
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.keyed import KEYED_ELSEWHERE, DisciplineField, KeyedFields

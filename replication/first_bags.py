@@ -1,0 +1,38 @@
+"""Replicas that choose without agreeing: each takes the bags that it has first.
+
+That is the yardstick of `consensus`: as much is received, but nothing is told, awaited or stored, and
+nothing is promised. Replicas may go on from different bags, and one that is restored from others than before.
+"""
+
+from __future__ import annotations
+
+from streammine.model import agreement as words
+from streammine.model.agreement import AgreementSettings, Bag, BagSet, Decision
+from streammine.model.epochs import BEGINNING
+
+
+class FirstBags:
+    """Implements `Agreement`."""
+
+    ready_in = 0
+
+    def __init__(
+        self,
+        generation: int,
+        settings: AgreementSettings,
+        covered: int = BEGINNING,
+        processed: int = BEGINNING,
+    ) -> None:
+        self.decided = processed
+        self._first: dict[int, dict[int, Bag]] = {}
+
+    def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
+        match stimulus:
+            case words.BagHeld(channel, epoch, bag) if epoch > self.decided:
+                self._first.setdefault(epoch, {}).setdefault(channel, bag)
+            case words.EpochEnded(epoch):
+                bags = tuple(sorted(self._first.pop(epoch, {}).items()))
+                decision = Decision(self.decided, BagSet(epoch, bags))
+                self.decided = epoch
+                return [words.Decided(decision), words.Process(decision)]
+        return []
