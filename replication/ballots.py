@@ -130,8 +130,8 @@ class Ballots:
 
     def _to_name(self, after: int) -> BagSet | None:
         if self.behind:
-            votes = (accepted(entry) for _, entry in self._peers.entries(self.plan, after))
-            heard = [vote.value for vote in votes if vote and vote.ballot == self._named]
+            votes = self._peers.votes(self.plan, after)
+            heard = [vote.value for _, vote in votes if vote.ballot == self._named]
             if heard:
                 return most_common(heard)
         return self._bags.next_set(after)
@@ -246,9 +246,8 @@ class Ballots:
         """What was chosen to follow the epoch, as far as is heard here."""
         holders: dict[Accepted, int] = {}
         mine: Accepted | None = None
-        for generation, entry in self._all_entries(after):
-            vote = accepted(entry)
-            if vote is not None and vote.ballot >= self._named:
+        for generation, vote in self._votes(after):
+            if vote.ballot >= self._named:
                 holders[vote] = holders.get(vote, 0) + 1
                 mine = vote if generation == self._generation else mine
         count = len(self.plan.replicas)
@@ -302,11 +301,15 @@ class Ballots:
 
     def _names(self, after: int) -> dict[int, BagSet]:
         """What replicas of the plan have for what follows the epoch."""
-        return {
-            generation: vote.value
-            for generation, entry in self._all_entries(after)
-            if (vote := accepted(entry)) is not None
-        }
+        return {generation: vote.value for generation, vote in self._votes(after)}
+
+    def _votes(self, after: int) -> list[tuple[int, Accepted]]:
+        """What was accepted to follow the epoch: by this replica first, as for `_all_entries`."""
+        found = list(self._peers.votes(self.plan, after))
+        instance = self._instances.get(after)
+        if instance is not None and instance.accepted is not None:
+            found.insert(0, (self._generation, instance.accepted))
+        return found
 
     def _all_entries(self, after: int) -> list[tuple[int, Entry]]:
         """This replica's first: among equals it prefers what it need not fetch."""

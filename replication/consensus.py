@@ -142,7 +142,7 @@ class Consensus:
         # By the epoch before: what is in the store and not looked at yet.
         self._standing: dict[int, BagSet] = {}
         self._writing = Writing(self._bags, settings)
-        self._fetching = Fetching(self._bags, self._peers)
+        self._fetching = Fetching(self._bags, self._peers, settings)
         self._sequence = 0
         self._has_news = False
         self._told_changes = 0
@@ -158,7 +158,8 @@ class Consensus:
 
     def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
         self._effects = []
-        _HANDLERS[type(stimulus)](self, stimulus)
+        for each in stimulus.parts if isinstance(stimulus, words.Together) else (stimulus,):
+            _HANDLERS[type(each)](self, each)
         self._advance()
         return self._effects
 
@@ -411,10 +412,7 @@ class Consensus:
             after = value.epoch
 
     def _chosen(self, after: int) -> Chosen | None:
-        if self.phase is not Phase.VOTING:
-            return None
-        assert self._ballots is not None
-        return self._ballots.chosen(after)
+        return self._ballots.chosen(after) if self._ballots and self.phase is Phase.VOTING else None
 
     def _is_safe(self, chosen: Chosen) -> bool:
         """Its bags are on so many replicas that it stands without the store."""

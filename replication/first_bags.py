@@ -28,6 +28,8 @@ class FirstBags:
 
     def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
         match stimulus:
+            case words.Together(parts):
+                return [effect for each in parts for effect in self.handle(each)]
             case words.BagHeld(channel, epoch, bag) if epoch > self.decided:
                 self._first.setdefault(epoch, {}).setdefault(channel, bag)
             case words.EpochEnded(epoch):

@@ -16,6 +16,7 @@ class Peers:
     def __init__(self) -> None:
         self.reports: dict[int, Report] = {}
         self._entries: dict[int, dict[int, Entry]] = {}
+        self._votes: dict[int, dict[int, Accepted]] = {}
         self._heard_at: dict[int, float] = {}
         self._told: dict[int, int] = {}
         self.unbuilt: set[int] = set()
@@ -27,6 +28,8 @@ class Peers:
             return False
         self.reports[report.sender] = report
         self._entries[report.sender] = {entry.after: entry for entry in report.entries}
+        votes = ((entry.after, accepted(entry)) for entry in report.entries)
+        self._votes[report.sender] = {after: vote for after, vote in votes if vote is not None}
         self._heard_at[report.sender] = now_seconds
         if report.ready_in == report.plan_version:
             self.unbuilt.discard(report.sender)
@@ -54,7 +57,7 @@ class Peers:
 
     def keep(self, generations: set[int]) -> None:
         for gone in self.reports.keys() - generations:
-            del self.reports[gone], self._entries[gone], self._heard_at[gone]
+            del self.reports[gone], self._entries[gone], self._votes[gone], self._heard_at[gone]
 
     def note_living(self, plan: ReplicaPlan, lost_before: float, live: set[int]) -> None:
         """Add the voters that were heard of since, and take out those that were not, or are paused."""
@@ -75,6 +78,13 @@ class Peers:
             entry = self._entries[report.sender].get(after)
             if entry is not None:
                 yield report.sender, entry
+
+    def votes(self, plan: ReplicaPlan, after: int) -> Iterator[tuple[int, Accepted]]:
+        """What they accepted to follow it."""
+        for report in self.voters(plan):
+            vote = self._votes[report.sender].get(after)
+            if vote is not None:
+                yield report.sender, vote
 
     def holders(self, after: int, value: BagSet) -> tuple[int, ...]:
         """Replicas that have the bags of what is to follow the epoch, as far as is known."""

@@ -332,7 +332,7 @@ class CompiledJob:
         patience: AgreementSettings,
     ) -> SliceMachine:
         if slice_id.vertex in self.graph.choosing:
-            assert patience.every_decision_stored, "no replica hands bags to another one"
+            assert patience.bags_come, "no replica hands bags to another one"
             begin = BEGINNING if restored is None else restored.epoch
             agrees = slice_id.vertex in self.graph.agreeing
             new_agreement: NewAgreement = Consensus if agrees else FirstBags

@@ -61,6 +61,8 @@ from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.frames import CHECKPOINT, FrameKind
 from streammine.model.ids import SliceId
 
+Told = words.BagHeld | words.EpochEnded
+
 PATIENCE_TICKS = 2
 
 MOST_DECIDED = 1
@@ -169,9 +171,8 @@ class AgreeingSlice(SliceMachine):
                 insort(self._flagged, header.epoch)
             if self._is_barrier(header.epoch):
                 insort(self.barriers, header.epoch)
-        effects += self._hold(channel)
-        effects += self._name()
-        return effects + self._follow()
+        effects += self._agree_together([*self._held(channel), *self._ended()])
+        return effects + self._name() + self._follow()
 
     def _discard(self, channel: InputChannel, epochs: list[int]) -> None:
         for epoch in epochs:
@@ -181,10 +182,14 @@ class AgreeingSlice(SliceMachine):
 
     def _name(self) -> list[Effect]:
         """Tell what there is of the epochs that are over."""
+        return self._agree_together(self._ended())
+
+    def _ended(self) -> list[Told]:
+        """Epochs that are over, and before each what there is of it."""
         below = min(feeds.named_below(PATIENCE_TICKS) for feeds in self.feeds)
         if below <= self._named + 1 or self._has_enough:
             return []
-        effects: list[Effect] = []
+        told: list[Told] = []
         epochs = {each for each in self._flagged if each < below}
         for channel in self.inputs.values():
             whole = min(below, channel.open_epoch)
@@ -197,10 +202,10 @@ class AgreeingSlice(SliceMachine):
             self._named = epoch
             for feeds in self.feeds:
                 for channel in feeds.best_first:
-                    effects += self._hold(channel)
-            effects += self._agree(words.EpochEnded(epoch))
+                    told += self._held(channel)
+            told.append(words.EpochEnded(epoch))
         self._flagged = [each for each in self._flagged if each > self._named]
-        return effects
+        return told
 
     @property
     def _has_enough(self) -> bool:
@@ -208,23 +213,23 @@ class AgreeingSlice(SliceMachine):
         open_here = self._named > self.agreement.decided and not self._pace.is_still
         return open_here or self.frontier.backlog > MOST_DECIDED
 
-    def _hold(self, channel: InputChannel) -> list[Effect]:
-        """Tell of bags of named epochs that are complete."""
-        number, effects = channel.number, list[Effect]()
+    def _held(self, channel: InputChannel) -> list[Told]:
+        """Bags of named epochs that are complete, and were not told of."""
+        number, told = channel.number, list[Told]()
         whole = min(channel.open_epoch, self._named + 1)
         for epoch in self.bags.between(number, self._told[number], whole):
             self._told[number] = epoch
-            if (number, epoch) not in self.bags:
-                # what was told before settled it
-                continue
             found = words.Bag(str(number), self.bags.size(number, epoch))
-            effects += self._agree(words.BagHeld(self._input_of(channel), epoch, found))
-        return effects
+            told.append(words.BagHeld(self._input_of(channel), epoch, found))
+        return told
 
     def _input_of(self, channel: InputChannel) -> int:
         return next(feeds.number for feeds in self.feeds if channel in feeds.channels)
 
     # --- deciding ---------------------------------------------------------------------------------
+
+    def _agree_together(self, told: list[Told]) -> list[Effect]:
+        return self._agree(words.Together(tuple(told))) if told else []
 
     def _agree(self, stimulus: words.AgreementStimulus) -> list[Effect]:
         effects: list[Effect] = []

@@ -94,6 +94,7 @@ class AgreementSettings:
 
     `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, and bags can
     always be had from those who made them, at the price of a write to the store before anything is processed.
+    `bags_come`: they do so unasked, and nothing is fetched.
     """
 
     patience_seconds: float = 0.02
@@ -101,6 +102,7 @@ class AgreementSettings:
     repeat_seconds: float = 0.02
     rest_seconds: float = 0.25
     every_decision_stored: bool = False
+    bags_come: bool = False
 
 
 # --- messages between replicas ----------------------------------------------------------------------
@@ -179,6 +181,13 @@ class EpochEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """These came at once; what follows from them is done once."""
+
+    parts: tuple[BagHeld | EpochEnded, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """A message from another replica of the slice."""
 
@@ -249,6 +258,7 @@ AgreementStimulus = (
     | ReplicasGone
     | BagHeld
     | EpochEnded
+    | Together
     | Heard
     | WitnessAnswered
     | StoreRead

@@ -32,8 +32,8 @@ WAITS_SECONDS = {"": 0.03, "long": 0.2, "little": 0.015}
 class Replicas:
     """Machines by generation, and what they have sent to each other and to the store."""
 
-    def __init__(self, stored: bool = False) -> None:
-        self.settings = words.AgreementSettings(every_decision_stored=stored)
+    def __init__(self, stored: bool = False, bags_come: bool = False) -> None:
+        self.settings = words.AgreementSettings(every_decision_stored=stored, bags_come=bags_come)
         self.machines: dict[int, Consensus] = {}
         self.sent: dict[tuple[int, int], list[words.AgreementMessage]] = {}
         self.writes: dict[int, list[words.StoredDecision]] = {}
@@ -165,9 +165,9 @@ def entry_text(entry: words.Entry) -> str:
     return text
 
 
-def ready(count: int, stored: bool = False) -> Replicas:
+def ready(count: int, stored: bool = False, bags_come: bool = False) -> Replicas:
     """Replicas 1 to `count` of plan 1, which have learnt that there is nothing to know."""
-    replicas = Replicas(stored)
+    replicas = Replicas(stored, bags_come)
     members = range(1, count + 1)
     replicas.plan(1, [str(one) for one in members])
     for one in members:

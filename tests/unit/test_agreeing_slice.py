@@ -47,7 +47,7 @@ class Notes:
         self.says: list[words.AgreementEffect] = []
 
     def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
-        self.told.append(stimulus)
+        self.told += stimulus.parts if isinstance(stimulus, words.Together) else (stimulus,)
         says, self.says = self.says, []
         return says
 
@@ -340,8 +340,8 @@ def test_ballots_are_ordered_by_plan_and_then_by_attempt() -> None:
     assert Ballot(1, 9) < Ballot(2, 0) < Ballot(2, 1)
 
 
-def test_telling_of_one_bag_may_settle_epochs_of_the_next_ones() -> None:
-    """Of several epochs that come at once the last may be passed over while the first is told."""
+def test_bags_that_come_at_once_are_told_together_and_may_settle_their_epochs() -> None:
+    """One of them is chosen then, and the other one passed over."""
     bench = Bench()
     for epoch in (4, 5, 6):
         bench.frame(EAST, epoch, rows=1)
@@ -359,7 +359,7 @@ def test_telling_of_one_bag_may_settle_epochs_of_the_next_ones() -> None:
     assert [(each.channel, each.epoch) for each in run.work if isinstance(each, Accumulate)] == [
         (WEST, 5)
     ]
-    assert bench.named() == [("1", 5)]
+    assert bench.named() == [("1", 5), ("1", 6)]
 
 
 def test_many_bags_may_wait_for_a_decision() -> None:

@@ -48,6 +48,27 @@ def test_who_is_behind_names_what_it_hears_and_processes_what_it_holds() -> None
     )
 
 
+def test_where_bags_come_unasked_nobody_fetches_any() -> None:
+    check(
+        ready(2, stored=True, bags_come=True),
+        """
+        > 2 is behind
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 hears 1
+          2 tells 1: named 5a
+        > 1 hears 2
+          1 writes 5a
+        > 1 wrote
+          1 tells 2: decided 5a
+          1 processes 5a
+        > 2 hears 1
+        > 2 holds 5a
+          2 processes 5a
+        """,
+    )
+
+
 def test_who_is_behind_waits_for_its_bags_where_they_are_in_memory_alone() -> None:
     check(
         ready(2),
