@@ -1,7 +1,8 @@
-"""Replicas that choose without agreeing: each takes the bags that it has first.
+"""Replicas that choose without agreeing: each takes the bags that it is told of first.
 
-That is the yardstick of `consensus`: as much is received, but nothing is told, awaited or stored, and
-nothing is promised. Replicas may go on from different bags, and one that is restored from others than before.
+That is the yardstick of `consensus`: no other replica is told, waited for or bound by anything, nothing is
+stored, and nothing is promised. Replicas may go on from different bags, and one that is restored from others
+than before. So receivers can't be told what is unwanted, and send all that they have.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Peers:
 
     def expect(self, replicas: set[int]) -> None:
         """A plan lists these."""
-        self.unbuilt = replicas - self.reports.keys()
+        self.unbuilt = replicas - (self.reports.keys() - self.unbuilt)
 
     def knows(self, generation: int) -> int:
         """Up to where a replica knows what was decided, if it has got what it was told."""

@@ -2,8 +2,10 @@
 
 Everybody downstream has two replicas. The receivers lost some rows each, others: their bags differ. Under
 merge each replica takes the bag that it has first, so replicas may go on from different ones; under
-consensus they agree. Beside them one receiver of each feed alone, of which there are two replicas that send
-the same bags: there half as many different rows are read, and nothing can differ.
+consensus they agree, and can therefore tell the receivers which epochs nobody wants any more: these are read,
+but neither combined nor sent. Both belong to what agreement costs. Beside them one receiver of each feed
+alone, of which there are two replicas that send the same bags: there half as much is read, and nothing can
+differ.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ LOST = 0.01
 """Of the feed's rows, by each receiver."""
 
 SIDES = ("merge", "consensus", "one receiver")
-COMPARED = "consensus"
+AGREED = "consensus"
 
 
 @dataclass
@@ -45,11 +47,11 @@ class Agreed:
 
     def ratio(self, side: str) -> Interval:
         """Of speeds: consensus over another side."""
-        return median_interval([each[side] / each[COMPARED] for each in self.rounds])
+        return median_interval([each[side] / each[AGREED] for each in self.rounds])
 
     @property
     def ratios(self) -> dict[str, Interval]:
-        return {side: self.ratio(side) for side in SIDES if side != COMPARED}
+        return {side: self.ratio(side) for side in SIDES if side != AGREED}
 
     def median(self, side: str) -> float:
         return median(each[side] for each in self.rounds)
@@ -105,7 +107,7 @@ def topology(
                 replicas=1,
             )
         topology = topology.operator(name, either=[f"{name}_{each}" for each in RECEIVERS])
-    fields = {"slices": slices, "discipline": "consensus" if side == COMPARED else "merge"}
+    fields = {"slices": slices, "discipline": "consensus" if side == AGREED else "merge"}
     if workload == "join":
         left, right = files
         topology = topology.operator(
@@ -165,7 +167,7 @@ def print_agreed(results: list[Agreed], rounds: int) -> None:
     )
     head = ["workload", "nodes", *(f"{side} s" for side in SIDES)]
     for side in results[0].ratios:
-        head += [f"{COMPARED}/{side}", "95 % interval"]
+        head += [f"{AGREED}/{side}", "95 % interval"]
     rows = []
     for each in results:
         row = [each.workload, str(each.nodes)]

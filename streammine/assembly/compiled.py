@@ -333,6 +333,7 @@ class CompiledJob:
     ) -> SliceMachine:
         if slice_id.vertex in self.graph.choosing:
             assert patience.bags_come, "no replica hands bags to another one"
+            assert patience.every_decision_stored, "who is outvoted in memory alone could forget it"
             begin = BEGINNING if restored is None else restored.epoch
             agrees = slice_id.vertex in self.graph.agreeing
             new_agreement: NewAgreement = Consensus if agrees else FirstBags

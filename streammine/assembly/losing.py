@@ -44,6 +44,8 @@ def reason_to_keep(graph: JobGraph, name: str) -> str:
     who = "it" if keeper == name else f"{keeper!r}, which it leads to,"
     if graph.loop(keeper) is not None:
         return f"{who} goes round in a loop"
-    if keeper in graph.choosing or graph.vertex(keeper).discipline is Discipline.CONSENSUS:
+    if keeper in graph.choosing:
         return f"{who} has replicas that choose, epoch by epoch, whose rows count"
+    if graph.vertex(keeper).discipline is Discipline.CONSENSUS:
+        return f"{who} has discipline consensus"
     return f"{who} keeps state without end"

@@ -22,7 +22,8 @@ House rules
 
 Invariants (checked by the simulation)
 --------------------------------------
-* All replicas of the slice, of whatever generation, process the same bags after the same epochs.
+* All replicas of the slice, of whatever generation, process the same bags after the same epochs. Not so with
+  an `Agreement` that binds its own replica only: what its topology promises is less.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class AgreeingSlice(SliceMachine):
         decided = self.agreement.decided
         pace.tick(decided, bool(self.frontier.backlog))
         goes_on = not pace.is_still or self.processed_below <= decided
-        # who decides for itself alone can't say what is unwanted
+        # what another replica still takes is not for one that agrees with nobody to call unwanted
         self._unwanted_feeds.goes_on = goes_on and self.agreement.ready_in > 0
         if pace.is_behind == was_behind:
             return []

@@ -10,7 +10,9 @@ Its edges carry no positions, so all before it must give the rows of an epoch in
 so do operators, but for those that were asked for no order at all. Nothing that needs positions can follow.
 
 Behind an either, the same slices of several sources bring one input, and whoever reads it first agrees with
-its other replicas on whose rows count. From there on nothing differs, so nobody else has to agree.
+its other replicas on whose rows count. From there on nothing differs, so nobody else has to agree. Where
+merge or none is asked for there, each replica takes what it has first, and nobody behind it may have to
+agree.
 
 A union has no vertex either: who reads it reads all that make a part of it, through one edge each into the
 same port.
@@ -127,6 +129,7 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         edges.append(_committer_edge(DEAD_LETTERS))
     loops = _loops(by_name, vertices, edges)
     _check_upstream_of_merges(by_name, vertices)
+    _check_upstream_of_agreement(by_name, vertices, edges)
     _check_downstream_of_merges(by_name, vertices, edges)
     return JobGraph(tuple(vertices.values()), _with_kinds(edges, loops), loops)
 
@@ -215,6 +218,27 @@ def _check_upstream_of_merges(
                     f"operator {name!r}: discipline {vertex.discipline} needs the rows of an epoch in the "
                     f"same sequence each time, and operator {upstream!r}, which it gets them from, has "
                     f"discipline none; use epoch for {upstream!r}, or none for {name!r} too",
+                    part=name,
+                )
+
+
+def _check_upstream_of_agreement(
+    by_name: Mapping[str, LogicalNode], vertices: Mapping[str, Vertex], edges: Sequence[Edge]
+) -> None:
+    """Whoever agrees knows a bag by its channel: all of a sender's replicas must send the same one."""
+    choosing = {edge.target for edge in edges if edge.either}
+    for name in (each for each in vertices if each in choosing):
+        if not vertices[name].discipline.agrees:
+            continue
+        for upstream in _upstream(by_name, name):
+            found = vertices.get(upstream)
+            if found is None or found.discipline.agrees:
+                continue
+            if found.discipline is Discipline.NONE or upstream in choosing:
+                raise TopologyError(
+                    f"{by_name[name].kind} {name!r}: its replicas agree on the rows of an either, and those "
+                    f"of operator {upstream!r}, which it gets rows from, may differ under discipline "
+                    f"{found.discipline}; use consensus for {upstream!r}",
                     part=name,
                 )
 

@@ -357,7 +357,7 @@ class Agreement(Protocol):
     @property
     def ready_in(self) -> int:
         """The newest plan that this replica has learnt enough for to vote; to be reported to the manager.
-        Who votes in none decides for itself alone."""
+        Who agrees with nobody stays at 0, and tells nobody what is unwanted."""
         ...
 
     @property

@@ -119,7 +119,7 @@ class Edge:
     sequence on each channel, however they are cut and however often they are made. `dead`: the edge takes the
     dead rows, not the output. `kind`: where it lies as to a loop (see stamps); "plain" is outside of every
     loop at both ends, and one from a loop to another is an "exit" of the first. `either`: the target gets the
-    rows of an epoch from one of all edges with the same `chooser` into the port, which its replicas agree on.
+    rows of an epoch from one of all edges with the same `chooser` into the port, which its replicas choose.
     """
 
     source: str
@@ -262,7 +262,7 @@ class JobGraph:
 
         A source reads again, and what a sink or committer was given is not lost any more. Where somebody
         keeps state without end, or goes round in a loop, one lost epoch would make all later ones wrong; and
-        replicas that agree on their bags must not have lost different ones.
+        replicas that choose their bags must not have lost different ones.
         """
         operators = (vertex.name for vertex in self.vertices if vertex.kind == "stateful")
         return frozenset(name for name in operators if not self.never_forgetting(name))

@@ -1,4 +1,4 @@
-"""`either`: rows that one of several sources gives; which one, the slices that read them agree on."""
+"""`either`: rows that one of several sources gives; which one, the slices that read them choose."""
 
 from __future__ import annotations
 

@@ -48,5 +48,6 @@ def test_a_failing_seed_is_shown_with_the_faults_that_it_needs(
     assert output.endswith("failed\n")
 
 
-def test_a_name_of_no_job_shows_those_there_are() -> None:
-    assert told("--only", "nothing", code=2).splitlines() == list(JOBS)
+def test_a_name_of_no_job_is_refused() -> None:
+    output = told("--only", "words", "--only", "wrods", code=2)
+    assert "no job begins with 'wrods'; --list shows them" in output

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streammine.engine.agreeing_slice import PATIENCE_TICKS, AgreeingSlice
 from streammine.engine.input_channel import InputChannel
 from streammine.engine.output_channel import OutputChannel
@@ -20,6 +22,7 @@ from streammine.engine.stimuli import (
     Start,
     Stimulus,
     TellReplicas,
+    TellUnwanted,
     ToDisk,
     WakeAfter,
     Woken,
@@ -39,14 +42,15 @@ SETTINGS = SliceSettings(EpochDefinition("count", 100), 64, "asynchronous", wait
 class Notes:
     """An agreement that notes what it is told, and says what it is to say next."""
 
-    ready_in = 0
-
     def __init__(self, decided: int) -> None:
+        self.ready_in = 0
         self.decided = decided
+        self.steps = 0
         self.told: list[words.AgreementStimulus] = []
         self.says: list[words.AgreementEffect] = []
 
     def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
+        self.steps += not isinstance(stimulus, words.Tick)
         self.told += stimulus.parts if isinstance(stimulus, words.Together) else (stimulus,)
         says, self.says = self.says, []
         return says
@@ -376,3 +380,27 @@ def test_many_bags_may_wait_for_a_decision() -> None:
     bags.forget(498)
     assert bags.nbytes == 2 * 10
     assert bags.between(WEST, 0, 1000) == [499]
+
+
+def test_what_comes_at_once_is_one_step_of_the_agreement() -> None:
+    """Each step looks at all epochs that are open."""
+    bench = Bench()
+    bench.machine.feeds[0].prefer(WEST)
+    for epoch in (1, 2, 3):
+        bench.frame(EAST, epoch, rows=1)
+    before = bench.notes.steps
+    bench.frame(WEST, 3, rows=1)
+    assert bench.named() == [("0", 1), 1, ("0", 2), 2, ("1", 3), ("0", 3), 3]
+    assert bench.notes.steps == before + 1
+
+
+@pytest.mark.parametrize("ready_in", [0, 1])
+def test_only_who_agrees_with_others_calls_anything_unwanted(ready_in: int) -> None:
+    bench = Bench()
+    bench.notes.ready_in = ready_in
+    for epoch in (1, 2):
+        bench.frame(EAST, epoch, rows=1)
+        bench.frame(WEST, epoch, rows=1)
+    effects = bench.decide(BEGINNING, 1, (EAST, EAST)) + bench.take(Woken())
+    told = [(each.channel, each.below) for each in effects if isinstance(each, TellUnwanted)]
+    assert told == ([(WEST, 2)] if ready_in else [])

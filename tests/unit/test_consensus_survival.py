@@ -490,34 +490,3 @@ def test_where_nothing_is_open_little_is_said_and_nobody_is_missed() -> None:
     # the other one is lost; that is found out when there is something to do, and soon
     pass_by(4.0, 0.5, {1}, epoch=7)
     assert 4.04 <= asked()[0] <= 4.12
-
-
-def test_nobody_waits_for_a_replica_that_is_still_being_built() -> None:
-    # 4 takes the place of 3, and has yet to be deployed when 1 and 2 could go on
-    replicas = ready(3)
-    for line in (
-        *(f"{one} has 5a" for one in (1, 2, 3)),
-        *(f"{one} hears {other}" for one in (1, 2) for other in (1, 2, 3) if one != other),
-        "plan 2 of 1 2 4, after 1 of 1 2 3",
-        "1 read",
-        "2 read",
-        "1 hears 2",
-        "2 hears 1",
-    ):
-        replicas(line)
-    check(
-        replicas,
-        """
-        > 1 has 6a
-          1 tells 2 4: named 6a
-        > 2 has 6a
-          2 tells 1 4: named 6a
-        > 1 hears 2
-          1 tells 2 4: accepted 6a in 1
-        > 2 hears 1
-          2 processes 6a
-          2 tells 1 4: accepted 6a in 1
-        > 1 hears 2
-          1 processes 6a
-        """,
-    )

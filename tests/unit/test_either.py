@@ -113,3 +113,42 @@ def test_what_replicas_take_without_agreement_is_not_simulated() -> None:
     rows = pa.table({"ts": [1], "plug": [1], "value": [5]})
     with pytest.raises(TopologyError, match="no output that all runs have to give"):
         Workload(topology, {"east": rows, "west": rows})
+
+
+@pytest.mark.parametrize("behind", ["operator", "sink"])
+@pytest.mark.parametrize("discipline", ["merge", "none"])
+def test_nobody_agrees_on_rows_that_may_differ_for_another_reason(
+    behind: str, discipline: str, tmp_path: Path
+) -> None:
+    """
+    ::
+
+        feed ----------------> j      j knows a bag by its channel; those of one from `a` may be others
+          +---> a ---> few ----+      in each of a's replicas
+    """
+    for name in ("east", "west"):
+        write(tmp_path, name, ts=[1], plug=[1], value=[5])
+    j = {
+        "operator": "j: {join: {left: feed, right: few, on: plug}}",
+        "sink": "j: {union: [feed, few]}",
+    }[behind]
+    text = f"""\
+name: plugs
+epoch: {{time: 1s, column: ts}}
+sources:
+  east: {{files: east.parquet, prepare: none}}
+  west: {{files: west.parquet, prepare: none}}
+operators:
+  feed: {{either: [east, west]}}
+  a: {{input: feed, key: plug, aggregate: {{ts: max(ts), value: max(value)}}, discipline: {discipline}}}
+  few: {{input: a, map: {{ts: ts, plug: plug, value: value}}}}
+  {j}
+sinks:
+  result: {{input: j, format: parquet, path: out, exactly_once: false}}
+"""
+    refused = f"may differ under discipline {discipline}; use consensus for 'a'"
+    with pytest.raises(TopologyError, match=refused):
+        compile_topology(parse_topology(text, "t.yaml"), tmp_path)
+    text = text.replace(f"discipline: {discipline}", "discipline: consensus")
+    compiled, _ = compile_topology(parse_topology(text, "t.yaml"), tmp_path)
+    assert "a" in compiled.graph.agreeing

@@ -50,7 +50,7 @@ class EitherOperator(OperatorBase):
         max_length=MOST_RECEIVERS,
         description="Sources that receive the same feed, with the same columns and as many slices each. What "
         "they got may differ; for each epoch the rows of one of them are taken, and all replicas of whoever "
-        "reads them agree on whose.",
+        "reads them agree on whose (but under discipline merge or none).",
         examples=[["east", "west"]],
     )
 
@@ -63,7 +63,7 @@ class EitherOperator(OperatorBase):
 
 
 def choice_of(topology: Topology, name: str) -> str | None:
-    """The either whose rows an operator or sink chooses: what it reads, with nothing in between that has
+    """The either whose rows an operator chooses: what it reads, with nothing in between that has
     slices of its own."""
     operators = topology.every_operator
     waiting = list(operators[name].input_names)

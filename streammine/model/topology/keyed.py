@@ -104,9 +104,9 @@ class KeyedFields(Part):
         default=None,
         description="How much order the operator gets. none: no guarantee, exactly-once is "
         "refused; epoch: epochs in order, any order inside; merge: inside an epoch channel after "
-        "channel, the same for fixed numbers of slices; consensus: merge, where replicas "
-        "agree on whose rows of an `either` count; strict: every event in order. "
-        "Default: the cheapest that keeps the promise (see `streammine explain`).",
+        "channel, the same for fixed numbers of slices, but behind an `either`, where each replica takes "
+        "the rows that it has first; consensus: merge, where replicas agree on whose rows count; strict: "
+        "every event in order. Default: the cheapest that keeps the promise (see `streammine explain`).",
         examples=["strict"],
     )
     max_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS), NO_BOOLEAN] | None = Field(

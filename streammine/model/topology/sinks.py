@@ -95,7 +95,7 @@ class Sink(Part):
     exactly_once: StrictBoolean = Field(
         default=True,
         description="Whether the output has every result exactly once whatever crashes. false is "
-        "needed downstream of discipline: none.",
+        "needed downstream of discipline: none, and of merge behind an either.",
     )
 
     @property
