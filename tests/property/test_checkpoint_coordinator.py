@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from replication import Coordinator
@@ -93,8 +93,8 @@ class World:
         replica = self.replicas[one]
         frontier = replica.standing.frontier
         reached = frontier if one in self.ends else frontier + 1
-        barrier = min(replica.barriers, default=INFINITY)
-        if barrier < reached and replica.writing is None:
+        barrier = min(replica.barriers, default=None)
+        if barrier is not None and barrier < reached and replica.writing is None:
             replica.barriers.remove(barrier)
             replica.writing = barrier
             self.set(one, frozen=barrier)
@@ -203,6 +203,11 @@ def act(world: World, action: str, one: SliceId, amount: int) -> None:
             world.answer(None if action == "publish" else "the disk is full")
 
 
+@example(
+    how=RecoverySettings("asynchronous", every_seconds=1.0),
+    ends=(0, 5),
+    actions=[("advance", S, 1), ("advance", T, 10), ("advance", X, 0)],
+)
 @settings(max_examples=150, deadline=None)
 @given(
     HOW,

@@ -201,10 +201,7 @@ def test_nothing_that_leads_to_replicas_that_agree_may_lose() -> None:
     )
     graph = replace(graph, vertices=agreeing)
     assert [each.name for each in graph.vertices if each.name in graph.may_lose] == ["c"]
-    assert (
-        reason_to_keep(graph, "a")
-        == "'b', which it leads to, has replicas that agree on each epoch"
-    )
+    assert reason_to_keep(graph, "a") == "'b', which it leads to, has discipline consensus"
 
 
 def test_nothing_that_leads_to_a_loop_may_lose() -> None:
