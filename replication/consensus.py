@@ -345,10 +345,9 @@ class Consensus:
     def _be_lonely(self) -> None:
         """Less than a majority is heard of: keep what is known safe, and try to go on.
 
-        Who has the witness is needed until the next plan. So nobody takes it for nothing, nor as it begins.
+        Who has the witness is needed until the next plan. So nobody takes it for nothing.
         """
         votes = self.phase is Phase.VOTING and not self._paused and self._is_open
-        votes = votes and self._now_seconds >= self._settings.start_seconds
         if votes and len(self._replicas()) % 2 == 0 and self._witness_holder is None:
             self._effects.append(words.AskWitness(self.ready_in))
         unwritten = () if self._settings.every_decision_stored else self._chain.not_stored()

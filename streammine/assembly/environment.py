@@ -51,7 +51,7 @@ DEAD_LETTERS_COMMIT_EVERY = 64
 
 DEFAULT_READ_ROWS = 1 << 16
 
-AGREEMENT = AgreementSettings(every_decision_stored=True, bags_come=True, start_seconds=5.0)
+AGREEMENT = AgreementSettings(every_decision_stored=True, bags_come=True)
 """Decisions are small, for they name bags that their receivers keep. So each is stored, and holds when
 all replicas are lost at once, or the job is resumed."""
 

@@ -20,9 +20,6 @@ class FeedBags:
         self._bags: dict[tuple[int, int], Work] = {}
         self._epochs: dict[int, list[int]] = {}
 
-    def __contains__(self, bag: tuple[int, int]) -> bool:
-        return bag in self._bags
-
     def add(self, work: Accumulate, nbytes: int) -> None:
         bag = work.channel, work.epoch
         if bag not in self._bags:
@@ -32,7 +29,7 @@ class FeedBags:
         self.nbytes += nbytes
 
     def take(self, channel: int, epoch: int) -> Work:
-        if (channel, epoch) not in self:
+        if (channel, epoch) not in self._bags:
             return []
         taken = self._bags.pop((channel, epoch))
         epochs = self._epochs[channel]

@@ -94,8 +94,7 @@ class AgreementSettings:
 
     `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, and bags can
     always be had from those who made them, at the price of a write to the store before anything is processed.
-    `bags_come`: they do so unasked, and nothing is fetched. `start_seconds`: for so long after it was made a
-    replica takes no witness; others may be slow to begin.
+    `bags_come`: they do so unasked, and nothing is fetched.
     """
 
     patience_seconds: float = 0.02
@@ -104,7 +103,6 @@ class AgreementSettings:
     rest_seconds: float = 0.25
     every_decision_stored: bool = False
     bags_come: bool = False
-    start_seconds: float = 0.0
 
 
 # --- messages between replicas ----------------------------------------------------------------------

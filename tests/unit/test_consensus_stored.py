@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from replication.consensus import Consensus
-from streammine.model import agreement as words
 from tests.unit.agreement_transcripts import check, ready
 
 
@@ -106,19 +104,3 @@ def test_a_leader_that_lacks_a_bag_proposes_what_the_others_hold_where_all_is_st
           1 processes 5a
         """,
     )
-
-
-def test_a_replica_that_has_just_begun_takes_no_witness() -> None:
-    """The other one may only be slow to begin; and who has the witness is needed until the next plan."""
-    settings = words.AgreementSettings(every_decision_stored=True, start_seconds=2.0)
-    machine = Consensus(1, settings, 0, 0)
-    machine.handle(words.PlanChanged(words.ReplicaPlan(1, (1, 2))))
-    machine.handle(words.StoreRead(1, ()))
-    machine.handle(words.BagHeld(0, 5, words.Bag("a")))
-    machine.handle(words.EpochEnded(5))
-    asked = [
-        now
-        for now in (0.5, 1.0, 1.9, 2.1)
-        if words.AskWitness(1) in machine.handle(words.Tick(now))
-    ]
-    assert asked == [2.1]
