@@ -24,8 +24,8 @@ Safety
 2. A decision *stands*, and is told and processed, when its bags are on `bag_holders` many replicas, or are
    with it in the store. Equality on a majority of two or more therefore writes nothing; a lone replica
    (the only one, or the witness's holder) writes each decision before it counts.
-3. The witness's holder counts for two from the answer on. It alone counts so, and all that it had accepted
-   and promised counts with it; since any majority before held more than half of the replicas, it shares one
+3. The witness's holder counts for two from the answer on, until the next plan. It alone counts so, and all
+   that it had accepted and promised counts with it; since any majority before held more than half of the replicas, it shares one
    with any majority of the holder's.
 4. A replica of a new plan is silent until `learning` has shown it all that former plans may have chosen. It
    names that, and nothing else, in round 0; so by induction everything accepted in the new plan is what was
@@ -58,7 +58,6 @@ House rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import Any
 
 from replication.ballots import WINDOW, Ballots, Chosen
@@ -66,8 +65,10 @@ from replication.chain import Bags, Chain
 from replication.fetching import Fetching
 from replication.learning import inherited, is_closed
 from replication.peers import Peers
+from replication.phases import TRANSITIONS, Event, Phase
 from replication.quorums import bag_holders
 from replication.resting import Rest
+from replication.witness import Witness
 from replication.writing import Writing
 from streammine.model import agreement as words
 from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report, StoredDecision
@@ -75,42 +76,6 @@ from streammine.model.epochs import BEGINNING
 
 WRITES_AT_ONCE = 8
 """Decisions that a lonely replica brings to the store at the same time."""
-
-
-class Phase(StrEnum):
-    OUTSIDE = "outside"
-    LEARNING = "learning"
-    VOTING = "voting"
-    OUTRUN = "outrun"
-
-
-class Event(StrEnum):
-    LISTED = "listed"
-    LEFT_OUT = "left out"
-    OUTDATED = "outdated"
-    LEARNT = "learnt"
-    PASSED = "passed"
-
-
-TRANSITIONS = {
-    (Phase.OUTSIDE, Event.LISTED): Phase.LEARNING,
-    (Phase.OUTSIDE, Event.LEFT_OUT): Phase.OUTSIDE,
-    (Phase.OUTSIDE, Event.OUTDATED): Phase.OUTSIDE,
-    (Phase.OUTSIDE, Event.PASSED): Phase.OUTRUN,
-    (Phase.LEARNING, Event.LISTED): Phase.LEARNING,
-    (Phase.LEARNING, Event.LEFT_OUT): Phase.OUTSIDE,
-    (Phase.LEARNING, Event.OUTDATED): Phase.OUTSIDE,
-    (Phase.LEARNING, Event.LEARNT): Phase.VOTING,
-    (Phase.LEARNING, Event.PASSED): Phase.OUTRUN,
-    (Phase.VOTING, Event.LISTED): Phase.LEARNING,
-    (Phase.VOTING, Event.LEFT_OUT): Phase.OUTSIDE,
-    (Phase.VOTING, Event.OUTDATED): Phase.OUTSIDE,
-    (Phase.VOTING, Event.PASSED): Phase.OUTRUN,
-    (Phase.OUTRUN, Event.LISTED): Phase.OUTRUN,
-    (Phase.OUTRUN, Event.LEFT_OUT): Phase.OUTRUN,
-    (Phase.OUTRUN, Event.OUTDATED): Phase.OUTRUN,
-    (Phase.OUTRUN, Event.PASSED): Phase.OUTRUN,
-}
 
 
 class Consensus:
@@ -137,7 +102,7 @@ class Consensus:
         self._newest_plan = 0
         self._planned_at = 0.0
         self._ballots: Ballots | None = None
-        self._witness_holder: int | None = None
+        self._witness = Witness()
         self._store: tuple[StoredDecision, ...] | None = None
         # By the epoch before: what is in the store and not looked at yet.
         self._standing: dict[int, BagSet] = {}
@@ -155,6 +120,10 @@ class Consensus:
     @property
     def decided(self) -> int:
         return self._chain.decided
+
+    @property
+    def spent_plan(self) -> int:
+        return self.ready_in if self._witness.is_spent(self._now_seconds) else 0
 
     def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
         self._effects = []
@@ -176,7 +145,8 @@ class Consensus:
             self._peers.expect(set(plan.replicas) - {self.generation})
         self._planned_at = self._now_seconds
         self._writing.begin(plan.version)
-        self._store = self._witness_holder = None
+        self._store = None
+        self._witness.begin()
         self._peers.keep(self._company())
         self._gone &= self._company()
         self._enter(Event.LISTED if self.generation in plan.replicas else Event.LEFT_OUT)
@@ -278,7 +248,7 @@ class Consensus:
     def _on_witness(self, stimulus: words.WitnessAnswered) -> None:
         if self._ballots is None or stimulus.plan_version != self.ready_in:
             return
-        self._witness_holder = stimulus.holder
+        self._witness.holder = stimulus.holder
         self._ballots.witness = stimulus.holder == self.generation
 
     def _on_durable(self, stimulus: words.DecisionDurable) -> None:
@@ -324,8 +294,11 @@ class Consensus:
         self._now_seconds = stimulus.now_seconds
         self._rest.note(self._is_open, self._now_seconds)
         every = self._rest.repeat_seconds
-        if self._replicas() and len(self._live()) < bag_holders(len(self._replicas())):
-            self._be_lonely()
+        if replicas := self._replicas():
+            live = self._live()
+            self._witness.look(self.generation, replicas, live, self._now_seconds)
+            if len(live) < bag_holders(len(replicas)):
+                self._be_lonely()
         if self._now_seconds - self._told_at >= every:
             self._has_news = True
         if self._now_seconds - self._repeated_at < every:
@@ -345,10 +318,10 @@ class Consensus:
     def _be_lonely(self) -> None:
         """Less than a majority is heard of: keep what is known safe, and try to go on.
 
-        Who has the witness is needed until the next plan. So nobody takes it for nothing.
+        Who has the witness is needed until the next plan (see `witness`). So nobody takes it for nothing.
         """
         votes = self.phase is Phase.VOTING and not self._paused and self._is_open
-        if votes and len(self._replicas()) % 2 == 0 and self._witness_holder is None:
+        if votes and len(self._replicas()) % 2 == 0 and self._witness.holder is None:
             self._effects.append(words.AskWitness(self.ready_in))
         unwritten = () if self._settings.every_decision_stored else self._chain.not_stored()
         for decision in unwritten:
@@ -421,7 +394,7 @@ class Consensus:
 
     def _bring_to_store(self, decision: Decision) -> None:
         """One of the replicas does: the coordinator, or who counts for two."""
-        if self.generation in (self._witness_holder, min(self._live())):
+        if self.generation in (self._witness.holder, min(self._live())):
             self._writing.put(decision)
 
     def _decide(self, decision: Decision) -> None:

@@ -15,7 +15,7 @@ from streammine.model.epochs import BEGINNING
 class FirstBags:
     """Implements `Agreement`."""
 
-    ready_in = 0
+    ready_in = spent_plan = 0
 
     def __init__(
         self,

@@ -110,6 +110,10 @@ class AgreeingSlice(SliceMachine):
         self._reports.clear()
         return effects
 
+    @property
+    def spent_plan(self) -> int:
+        return self.agreement.spent_plan
+
     # --- stimuli --------------------------------------------------------------------------------
 
     def _start(self, stimulus: Start) -> list[Effect]:

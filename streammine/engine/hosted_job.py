@@ -210,4 +210,5 @@ def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.S
         counters | _bytes_of(machine),
         machine.rung.value,
         machine.received_below,
+        machine.spent_plan,
     )

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammine.engine.agreeing_plans import with_agreeing
+from streammine.engine.agreeing_plans import renewed_plan, with_agreeing
 from streammine.engine.crowding import Crowding
 from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
@@ -444,7 +444,7 @@ class ManagerMachine:
             self._publish(job, moved_plan(job, there, usable, live), effects)
         if self._crowding.crowded != job.plan.crowded and job.replicated:
             self._publish(job, job.next_plan(crowded=self._crowding.crowded), effects)
-        for further in (climbed_plan(job), reinforced_plan(job, self.live)):
+        for further in (climbed_plan(job), reinforced_plan(job, self.live), renewed_plan(job)):
             if further is not None:
                 self._publish(job, further, effects)
                 return

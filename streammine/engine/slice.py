@@ -385,6 +385,11 @@ class SliceMachine(StandingReplica):
         return self.processed_epoch if self.rung.processes else self.frontier.complete_below
 
     @property
+    def spent_plan(self) -> int:
+        """As in `Agreement`: 0 where there is none."""
+        return 0
+
+    @property
     def halted(self) -> bool:
         """A synchronous snapshot stops the world until all of its checkpoint is complete."""
         if self.settings.mode != "synchronous" or self.frozen == BEGINNING:

@@ -361,6 +361,12 @@ class Agreement(Protocol):
         ...
 
     @property
+    def spent_plan(self) -> int:
+        """A plan whose replicas are to be listed once more, in another one, for its witness was taken and is
+        held for nothing, or by one that is not heard of; 0 for none. To be reported to the manager."""
+        ...
+
+    @property
     def decided(self) -> int:
         """What follows is not decided yet, as far as is known here."""
         ...

@@ -112,7 +112,8 @@ AgreementTold = StandingTold | DecisionsTold
 @dataclass(frozen=True, slots=True)
 class SliceReport:
     """What a replica is doing. `slice` is "vertex/index", `rung` that of the ladder where it stands; nobody
-    needs to send it an epoch below `received` once more; the rest as in `recovery.SliceStanding`."""
+    needs to send it an epoch below `received` once more; `spent_plan` as in `Agreement`, the rest as in
+    `recovery.SliceStanding`."""
 
     slice: str
     generation: int
@@ -128,6 +129,7 @@ class SliceReport:
     counters: dict[str, float]
     rung: str
     received: int
+    spent_plan: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ JOB = (
     "running: an emptied node's slices move",
     "running: one more replica is made of a slice that has too few",
     "running: a new replica has caught up, the old one goes",
+    "running: replicas that agree are listed anew",
     "running: ended, finished",
     "deploying: ended, failed",
     "running: ended, failed",

@@ -271,6 +271,8 @@ def _declared(
     if isinstance(stimulus, manager_stimuli.MoveAsked):
         kind = "live move" if stimulus.live else "move by state transfer"
         return f"running: a {kind} begins"
+    if plan.placements == before.placements and plan.agreeing != before.agreeing:
+        return "running: replicas that agree are listed anew"
     pairs = [(before.placements[each], group) for each, group in plan.placements.items()]
     gone = [each for old, group in pairs for each in _not_in(group, old)]
     come = [each for old, group in pairs for each in _not_in(old, group)]

@@ -179,7 +179,11 @@ class World:
         return self.settled
 
     def change_plan(self) -> None:
-        """Replace who is lost; add one or leave one out."""
+        """Replace who is lost; add one or leave one out; or list the same ones once more."""
+        if self.random.random() < 0.2:
+            self.counts["listed anew"] += 1
+            self.declare(self.listed)
+            return
         members = [each for each in self.listed if self.usable(each)]
         wanted = self.random.choice((1, 2, 2, 3, 3, 4, 5))
         self.random.shuffle(members)

@@ -20,7 +20,8 @@ def test_replicas_that_come_and_go_process_the_same(first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_AT_ONCE):
         counts += run(seed).counts
-    for what in ("Process", "FetchBag", "MakeDurable", "AskWitness", "SealStore", "crashed"):
+    effects = ("Process", "FetchBag", "MakeDurable", "AskWitness", "SealStore")
+    for what in (*effects, "crashed", "listed anew"):
         assert counts[what], f"no seed came to {what}"
 
 

@@ -64,6 +64,7 @@ def report(
     accepted: int = BEGINNING,
     snapshots: Iterable[int] = (),
     rung: Scheme = Scheme.ACTIVE_REPLICATION,
+    spent_plan: int = 0,
 ) -> SliceReport:
     """`snapshots`: epochs that this replica has durable snapshots of."""
     records = tuple(record(slice_text, epoch, generation) for epoch in snapshots)
@@ -82,6 +83,7 @@ def report(
         {"rows_in": 3.0},
         rung.value,
         INFINITY if finished else frontier,
+        spent_plan,
     )
 
 

@@ -43,7 +43,7 @@ class Notes:
     """An agreement that notes what it is told, and says what it is to say next."""
 
     def __init__(self, decided: int) -> None:
-        self.ready_in = 0
+        self.ready_in = self.spent_plan = 0
         self.decided = decided
         self.steps = 0
         self.told: list[words.AgreementStimulus] = []

@@ -60,6 +60,7 @@ SLICE = SliceReport(
     counters={"rows_in": 5.0, "busy": 0.25},
     rung="passive-standby-hot",
     received=9,
+    spent_plan=2,
 )
 CHOSEN = BagSet(INFINITY, ((2, Bag("west", 2**40, 7)), (5, Bag("", 0, 0))))
 REPORT_OF_STANDING = Report(

@@ -1,0 +1,78 @@
+"""Which replicas agree with whom, plan by plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from streammine.engine.manager_stimuli import Reported
+from streammine.model.ids import SliceId
+from streammine.model.job import AgreeingReplicas, JobGraph
+from tests.unit.managing import planned, told
+from tests.unit.small_job import ASYNCHRONOUS, report, told_by
+from tests.unit.test_manager_replicas import Managed, replicated
+
+FIRST, SECOND = SliceId("counts", 0), SliceId("counts", 1)
+
+
+class Job(Managed):
+    """Two replicas of each slice, of which the counts' agree on their input."""
+
+    def __init__(self, nodes: str) -> None:
+        graph = replicated(2)
+        edges = tuple(replace(each, either=True, stages=("any",)) for each in graph.edges)
+        super().__init__(nodes, graph=JobGraph(graph.vertices, edges))
+
+    def listed(self, slice_id: SliceId) -> tuple[int, tuple[int, ...]]:
+        """The plan that the slice's replicas are listed under, and their generations."""
+        found = self.plan.agreeing[slice_id]
+        return found.version - ASYNCHRONOUS.first_generation, found.replicas
+
+    def spend(self, node: str, slices: Sequence[SliceId], version: int) -> list[str]:
+        """A node reports that its replicas of these have spent that plan."""
+        spent = ASYNCHRONOUS.first_generation + version
+        reports = [
+            report(str(one), each.generation, 25, spent_plan=spent if one in slices else 0)
+            for one, group in self.plan.placements.items()
+            for each in group
+            if each.node == node
+        ]
+        return planned(told(self.manager, Reported(told_by(node, self.plan.version, reports))))
+
+
+def test_replicas_are_listed_under_the_plan_that_first_listed_just_these() -> None:
+    job = Job("abc")
+    assert job.plan.version == 2
+    assert job.listed(FIRST) == job.listed(SECOND) == (1, (1, 2))
+    assert job.plan.placements[SECOND][0].node == "b"
+    job.live("ac")
+    assert job.listed(FIRST) == (1, (1, 2)), "on a and c"
+    assert job.listed(SECOND) == (4, (2, 5)), "plan 3 listed the second alone"
+
+
+@pytest.mark.parametrize("node", "ab")
+def test_replicas_that_have_spent_their_plan_are_listed_anew_and_once(node: str) -> None:
+    job = Job("ab")
+    before = job.plan
+    assert job.spend(node, [FIRST], 1) == ["plan 3: run"]
+    assert job.plan.placements == before.placements
+    assert job.listed(FIRST) == (3, (1, 2))
+    assert job.listed(SECOND) == (1, (1, 2)), "these have not"
+    assert job.spend(node, [FIRST], 1) == [], "said before the plan was known"
+    assert job.spend(node, [FIRST, SECOND], 1) == ["plan 4: run"]
+    assert job.listed(FIRST) == (3, (1, 2))
+    assert job.listed(SECOND) == (4, (1, 2))
+    assert job.hear() == []
+
+
+def test_any_other_plan_lists_them_anew_too() -> None:
+    job = Job("abc")
+    before = AgreeingReplicas(job.plan.agreeing[FIRST].version, (1, 2))
+    job.manager.leading = False
+    job.spend("a", [FIRST], 1)
+    assert job.plan.agreeing[FIRST] == before, "who does not lead plans nothing"
+    job.manager.leading = True
+    job.live("ac")
+    assert job.listed(FIRST) == (3, (1, 2))
