@@ -25,8 +25,8 @@ Safety
    with it in the store. Equality on a majority of two or more therefore writes nothing; a lone replica
    (the only one, or the witness's holder) writes each decision before it counts.
 3. The witness's holder counts for two from the answer on, until the next plan. It alone counts so, and all
-   that it had accepted and promised counts with it; since any majority before held more than half of the replicas, it shares one
-   with any majority of the holder's.
+   that it had accepted and promised counts with it; since any majority before held more than half of the
+   replicas, it shares one with any majority of the holder's.
 4. A replica of a new plan is silent until `learning` has shown it all that former plans may have chosen. It
    names that, and nothing else, in round 0; so by induction everything accepted in the new plan is what was
    chosen before. Whoever answers for the new plan is mute in the old ones; decisions in the store are
@@ -76,6 +76,9 @@ from streammine.model.epochs import BEGINNING
 
 WRITES_AT_ONCE = 8
 """Decisions that a lonely replica brings to the store at the same time."""
+
+LEARNING_SECONDS = 1.0
+"""After a plan, for which others may read the store: most do so in a few hundredths of a second."""
 
 
 class Consensus:
@@ -146,7 +149,7 @@ class Consensus:
         self._planned_at = self._now_seconds
         self._writing.begin(plan.version)
         self._store = None
-        self._witness.begin()
+        self._witness.begin(self._now_seconds)
         self._peers.keep(self._company())
         self._gone &= self._company()
         self._enter(Event.LISTED if self.generation in plan.replicas else Event.LEFT_OUT)
@@ -246,8 +249,9 @@ class Consensus:
             self._tell((report.sender,))
 
     def _on_witness(self, stimulus: words.WitnessAnswered) -> None:
-        if self._ballots is None or stimulus.plan_version != self.ready_in:
+        if self.phase is not Phase.VOTING or stimulus.plan_version != self.ready_in:
             return
+        assert self._ballots is not None
         self._witness.holder = stimulus.holder
         self._ballots.witness = stimulus.holder == self.generation
 
@@ -321,13 +325,23 @@ class Consensus:
         Who has the witness is needed until the next plan (see `witness`). So nobody takes it for nothing.
         """
         votes = self.phase is Phase.VOTING and not self._paused and self._is_open
-        if votes and len(self._replicas()) % 2 == 0 and self._witness.holder is None:
+        is_free = len(self._replicas()) % 2 == 0 and self._witness.holder is None
+        if votes and is_free and not self._others_learn:
             self._effects.append(words.AskWitness(self.ready_in))
         unwritten = () if self._settings.every_decision_stored else self._chain.not_stored()
         for decision in unwritten:
             if len(self._writing) >= WRITES_AT_ONCE:
                 return
             self._writing.put(decision)
+
+    @property
+    def _others_learn(self) -> bool:
+        """Enough others are there, and about to take part in a new plan. For `LEARNING_SECONDS` they are not
+        taken for lost: else each plan's witness would be taken where stores differ in speed."""
+        if self._now_seconds - self._planned_at > LEARNING_SECONDS:
+            return False
+        heard = self._peers.heard_since(self._lost_before()) | self._live()
+        return len(heard.intersection(self._replicas())) >= bag_holders(len(self._replicas()))
 
     # --- progress -----------------------------------------------------------------------------------
 
@@ -362,10 +376,13 @@ class Consensus:
     def _live(self) -> set[int]:
         """Replicas of the plan that seem to take part in it, this one included."""
         assert self._plan is not None
-        lost_before = self._now_seconds - self._rest.silence_seconds(self._now_seconds)
+        lost_before = self._lost_before()
         live = set(self._plan.replicas) if self._planned_at > lost_before else set()
         self._peers.note_living(self._plan, lost_before, live)
         return (live - self._gone) | {self.generation}
+
+    def _lost_before(self) -> float:
+        return self._now_seconds - self._rest.silence_seconds(self._now_seconds)
 
     def _settle(self) -> None:
         """Append to the chain what stands; bring to the store what is chosen and has to stand there."""

@@ -65,6 +65,14 @@ class Peers:
             heard = self._heard_at[report.sender] > lost_before
             (live.add if heard and report.votes else live.discard)(report.sender)
 
+    def heard_since(self, time: float) -> set[int]:
+        """Replicas of any plan that were heard of later, and are not paused."""
+        return {
+            sender
+            for sender, report in self.reports.items()
+            if self._heard_at[sender] > time and report.votes
+        }
+
     def voters(self, plan: ReplicaPlan) -> Iterator[Report]:
         """Reports from replicas of the plan that take part in it."""
         for generation in plan.replicas:

@@ -1,8 +1,8 @@
 """Who agrees with whom, in each plan: the replicas of slices whose input comes from several receivers.
 
-A plan keeps a set of replicas under the version that first listed just these, so that what changes nothing
-for them goes unnoticed. Where one of them reports that version as spent (`Agreement.spent_plan`), the next
-plan lists the same ones anew.
+A plan keeps a set of replicas under the version that listed just these before, so that what changes nothing
+for them goes unnoticed. Only where one of them reports that version as spent (`Agreement.spent_plan`) the
+next plan lists the same ones anew.
 """
 
 from __future__ import annotations

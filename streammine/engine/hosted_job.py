@@ -149,7 +149,8 @@ class HostedJob:
         )
 
     def newly_agreeing(self, slice_id: SliceId) -> ReplicaPlan | None:
-        """With whom a replica agrees on its input, where that has changed since it was told."""
+        """With whom a replica agrees on its input, where that has changed since it was told. No former plans
+        are named, for every decision is stored."""
         assert self.plan is not None
         now = self.plan.agreeing.get(slice_id)
         if now is None or self.agreeing.get(slice_id) == now.version:

@@ -56,7 +56,7 @@ class ManagedJob:
     epoch, whichever replica made them. `damaged`: names of those that could not be read, `broken`: replicas
     that are none because of it. `offered`: the epoch whose state a replica that stands by may have taken in.
     `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch
-    whose manifest is being written. `whole`: a plan's version, and since when all that it wants has been
+    whose manifest is being written. `whole`: a plan's placements, and since when all of them have been
     there. `control`: where schemes are chosen, that of this term.
     """
 
@@ -83,7 +83,7 @@ class ManagedJob:
     offered: dict[tuple[SliceId, int], int] = field(default_factory=dict)
     broken: set[tuple[SliceId, int]] = field(default_factory=set)
     publishing: int | None = None
-    whole: tuple[int, float] | None = None
+    whole: tuple[dict[SliceId, tuple[Placement, ...]], float] | None = None
     control: SchemeControl | None = None
     _replicas: dict[Node, dict[tuple[SliceId, int], SliceReport]] = field(default_factory=dict)
 
@@ -252,10 +252,11 @@ class ManagedJob:
         return [node for node in nodes if node[0] not in self.plan.draining]
 
     def note_whole(self, now_seconds: float) -> None:
-        """Remember since when all that the plan wants is there."""
+        """Remember since when all replicas that the plan wants are there."""
         assert self.plan is not None
-        if (self.whole is None or self.whole[0] != self.plan.version) and self.all_deployed():
-            self.whole = (self.plan.version, now_seconds)
+        placements = self.plan.placements
+        if (self.whole is None or self.whole[0] != placements) and self.all_deployed():
+            self.whole = (placements, now_seconds)
 
     def usable(self, slice_id: SliceId) -> dict[int, Restore]:
         """What a slice can be restored from, by epoch."""

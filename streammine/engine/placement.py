@@ -1,11 +1,13 @@
 """Placement: which node runs which slice. Pure functions of graph, plan and live nodes.
 
 Slice i of every vertex goes to the i-th node, round robin, so that slices joined by forward channels
-(a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. Receivers of
-one feed begin at nodes of their own, so that no two of them are lost with a node. The other
-replicas of what one node was given first are interleaved: they spread over all other nodes, so that when it
-is lost each of them takes over a share. What a lost node had goes to those that have least, or hardly more
-where it comes to lie beside those that it shares rows with: what leaves a node is dearer.
+(a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. Vertices
+with fewer slices than there are nodes begin at different ones, so that the nodes share the stages of a
+narrow job. Receivers of one feed begin at nodes of their own, so that no two of them are
+lost with a node. The other replicas of what one node was given first are interleaved: they spread over all
+other nodes, so that when it is lost each of them takes over a share. What a lost node had goes to those that
+have least, or hardly more where it comes to lie beside those that it shares rows with: what leaves a node is
+dearer.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, .
         raise ClusterError("no live node to place slices on")
     nodes = one_of_each_name(nodes)
     count = len(nodes)
-    offsets = graph.receivers
+    offsets = _first_places(graph, count)
     firsts = Counter[int]()
     chosen: dict[SliceId, tuple[Node, ...]] = {}
     for vertex in graph.vertices:
@@ -48,6 +50,32 @@ def place(graph: JobGraph, nodes: Sequence[Node]) -> dict[SliceId, tuple[Node, .
             places = [first, *others][: vertex.replicas]
             chosen[SliceId(vertex.name, index)] = tuple(nodes[place] for place in places)
     return chosen
+
+
+def _first_places(graph: JobGraph, count: int) -> dict[str, int]:
+    """By vertex, which of so many nodes gets its first slice; 0 where nothing is said.
+
+    Vertices with fewer slices than there are nodes share these: neighbours stay together, as far as each node
+    gets as many slices, and a loop does. A sink goes where the first that it reads is, but not dead letters.
+    """
+    offsets = dict(graph.receivers)
+    narrow = [
+        vertex
+        for vertex in graph.vertices
+        if vertex.kind in ("source", "stateful") and vertex.slices < count
+    ]
+    slices = sum(vertex.slices for vertex in narrow)
+    before = 0
+    for vertex in narrow:
+        loop = graph.loop(vertex.name)
+        together = [vertex.name] if loop is None else loop.members
+        for name in together:
+            offsets.setdefault(name, before * count // slices)
+        before += vertex.slices
+    for edge in graph.edges:
+        if edge.routing == "forward" and not edge.dead:
+            offsets.setdefault(edge.target, offsets.get(edge.source, 0))
+    return offsets
 
 
 def place_again(

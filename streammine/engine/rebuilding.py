@@ -170,7 +170,7 @@ def _loses_anew(job: ManagedJob, live: set[Node]) -> bool:
 def _has_been_calm(job: ManagedJob, now_seconds: float) -> bool:
     """Nothing was lost for so long that what is lost now has another cause."""
     assert job.plan is not None
-    if job.whole is None or job.whole[0] != job.plan.version:
+    if job.whole is None or job.whole[0] != job.plan.placements:
         return False
     return now_seconds - job.whole[1] >= CALM_SECONDS
 

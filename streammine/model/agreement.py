@@ -76,7 +76,7 @@ class FormerPlan:
 class ReplicaPlan:
     """The generations of a slice's replicas that a plan lists, ascending.
 
-    `former`: the plans before it, oldest first, as far as they listed other replicas of this slice. Those
+    `former`: the plans before it that listed replicas of this slice, also the same ones, oldest first. Those
     older than one in which a majority of the replicas, and two at least, has been ready
     (`Agreement.ready_in`) may be left out.
     """

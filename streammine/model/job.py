@@ -358,7 +358,7 @@ class Placement:
 @dataclass(frozen=True)
 class AgreeingReplicas:
     """Who agrees on what a slice's replicas process: generations, ascending. `version`: of the plan that
-    first listed just these, above all of earlier attempts to run the job."""
+    listed just these first, or anew; above all of earlier attempts to run the job."""
 
     version: int
     replicas: tuple[int, ...]

@@ -6,6 +6,7 @@ Methods of single objects are wrapped; nothing is changed in what they do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -271,7 +272,7 @@ def _declared(
     if isinstance(stimulus, manager_stimuli.MoveAsked):
         kind = "live move" if stimulus.live else "move by state transfer"
         return f"running: a {kind} begins"
-    if plan.placements == before.placements and plan.agreeing != before.agreeing:
+    if plan == replace(before, version=plan.version, agreeing=plan.agreeing):
         return "running: replicas that agree are listed anew"
     pairs = [(before.placements[each], group) for each, group in plan.placements.items()]
     gone = [each for old, group in pairs for each in _not_in(group, old)]

@@ -157,6 +157,18 @@ def test_a_plan_is_spent_when_the_holder_of_the_witness_is_silent() -> None:
     assert spent(replicas) == [0, 0], "1 is there, and can take part"
 
 
+def test_who_held_the_witness_of_a_former_plan_is_no_answer_for_this_one() -> None:
+    # the answer comes when 1 knows of plan 2, and has not read the store yet
+    replicas = ready(2, stored=True)
+    for line in ("1 has 5a", "1 waits long"):
+        replicas(line)
+    late = words.WitnessAnswered(1, 1)
+    replicas("plan 2 of 1 2")
+    replicas.give(1, late)
+    assert "1 asks for the witness" not in replicas("1 read"), "2 is about to take part"
+    assert "1 asks for the witness" in replicas("1 waits long")
+
+
 def taken_by_first() -> Replicas:
     """Two replicas, of which the first has heard nobody for long."""
     replicas = ready(2)

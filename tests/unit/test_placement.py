@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from streammine.engine.placement import MOST_MORE, Node, place, place_again
 from streammine.model.disciplines import Discipline
 from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
-from streammine.model.job import Edge, JobGraph, Placement, Vertex
+from streammine.model.job import Edge, JobGraph, Loop, Placement, Vertex
 
 
 def graph(slices: int = 4, replicas: int = 2, vertices: int = 1) -> JobGraph:
@@ -218,3 +219,42 @@ def test_a_node_that_joined_anew_under_its_name_is_no_second_node() -> None:
     assert place_again(graph(), slices(0), {}, [("a", 1), ("a", 7)]) == {
         SliceId("counts", 0): ("a", 7)
     }
+
+
+@pytest.mark.parametrize(
+    ("slices", "names", "expected"),
+    [
+        (1, "ab", ["a", "b", "b"]),
+        (2, "abc", ["a", "b", "b", "c", "b", "c"]),
+        (1, "abcd", ["a", "c", "c"]),
+        (2, "ab", ["a", "b"] * 3),
+    ],
+)
+def test_the_stages_of_a_narrow_job_share_the_nodes(
+    slices: int, names: str, expected: list[str]
+) -> None:
+    # a sink goes where its rows are made
+    assert drawn(place(pipeline(slices), nodes(names))) == expected
+
+
+def test_a_lone_narrow_stage_begins_where_all_begin() -> None:
+    wide = pipeline(2)
+    counts = replace(wide.vertices[1], slices=1)
+    graph = JobGraph((wide.vertices[0], counts, wide.vertices[2]), wide.edges)
+    assert drawn(place(graph, nodes("ab"))) == ["a", "b", "a", "a", "b"]
+
+
+def test_a_narrow_loop_stays_together_and_receivers_apart() -> None:
+    names = ("east", "west", "ranks", "links")
+    vertices = tuple(
+        Vertex(name, "source" if name in names[:2] else "stateful", 1, Discipline.EPOCH, "")
+        for name in names
+    )
+    edges = [("east", "ranks"), ("west", "ranks"), ("ranks", "links"), ("links", "ranks")]
+    joined = tuple(
+        Edge(source, target, 0, ("any",), False, "partition", False, either=source in names[:2])
+        for source, target in edges
+    )
+    loop = Loop("ranks", ("ranks", "links"), (("links", "ranks"),), 10)
+    places = place(JobGraph(vertices, joined, (loop,)), nodes("abcd"))
+    assert drawn(places) == ["a", "b", "c", "c"]
