@@ -45,7 +45,13 @@ SETTLING_SECONDS = 3.0
 all, and who stands by has taken its state in."""
 
 LEARNING_SECONDS = 9.0
-"""From the first kill until all that is lost is made up for."""
+"""From the first kill until all that is lost is made up for, and longer where it is not."""
+
+BUILT_MEGABYTES_PER_SECOND = 50.0
+"""What the input is longer by: a second replica is built while everything goes on."""
+
+NEARBY_EPOCHS = 20
+"""How far a replica that has caught up may be behind the one that leads."""
 
 MEASURED_SECONDS = 3.0
 AFTER_SECONDS = 10.0
@@ -152,7 +158,7 @@ def schemes(
 def _measured(scheme: Scheme, megabytes: int, rate: int, slices: int, runs: int) -> dict[str, Any]:
     plugs = megabytes * PLUGS_PER_MEGABYTE
     filling = max(plugs / rate, SWITCHING_SECONDS) + SETTLING_SECONDS
-    learning = LEARNING_SECONDS + SETTLING_SECONDS
+    learning = LEARNING_SECONDS + megabytes / BUILT_MEGABYTES_PER_SECOND + SETTLING_SECONDS
     seconds = filling + learning + MEASURED_SECONDS + AFTER_SECONDS
     held = HeldState(
         plugs,
@@ -175,7 +181,9 @@ def _measured(scheme: Scheme, megabytes: int, rate: int, slices: int, runs: int)
                 _set_scheme(cluster, job, scheme)
                 wait_until(began + filling)
                 first, at = _kill(cluster, job, set())
-                wait_until(at + learning)
+                wait_until(at + LEARNING_SECONDS)
+                _wait_until_whole(cluster, job, scheme, first)
+                time.sleep(SETTLING_SECONDS)
                 costs.append(_cost(cluster, job, first))
                 state_bytes = max(state_bytes, cluster.state_bytes(job, HELD))
                 told = cluster.slices(job)
@@ -195,6 +203,29 @@ def _set_scheme(cluster: LiveCluster, job: LiveJob, scheme: Scheme) -> None:
             cluster.client.change_scheme(
                 job.number, slices, vertex.name, scheme, LONGEST_RUN_SECONDS
             )
+
+
+def _wait_until_whole(cluster: LiveCluster, job: LiveJob, scheme: Scheme, gone: str) -> None:
+    """Until what is lost is made up for: a kill before that would show another scheme."""
+    wanted = 2 if scheme.deploys else 1
+
+    def whole() -> bool:
+        groups = [each["replicas"] for each in cluster.slices(job).values()]
+        return bool(groups) and all(_is_whole(each, wanted, gone) for each in groups)
+
+    cluster.client.wait_for(
+        whole, "not all replicas that were lost are made up for", LONGEST_RUN_SECONDS, job.number
+    )
+
+
+def _is_whole(replicas: list[dict[str, Any]], wanted: int, gone: str) -> bool:
+    there = [each for each in replicas if each["node"] != gone and each["phase"] != "deploying"]
+    linked = [each["frontier"] for each in there if each["phase"] != "ready"]
+    return (
+        len(there) == len(replicas) >= wanted
+        and bool(linked)
+        and min(linked) >= max(linked) - NEARBY_EPOCHS
+    )
 
 
 def _cost(cluster: LiveCluster, job: LiveJob, gone: str) -> Cost:

@@ -116,6 +116,11 @@ class BuiltSlice:
         if not self.prepared:
             self.processor.prepare()
 
+    @property
+    def held(self) -> SnapshotRecord | None:
+        """The snapshot that its state is exactly that of, if there is one."""
+        return self.processor.held if isinstance(self.processor, OperatorProcessor) else None
+
     def take_snapshot(self) -> None:
         if self.snapshot is not None and isinstance(self.processor, OperatorProcessor):
             assert self.restore is not None

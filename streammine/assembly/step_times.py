@@ -75,9 +75,16 @@ class StepTimes:
     ) -> BuiltSlice:
         """A replica that is ready, as of `CompiledJob.slice` and `BuiltSlice.prepare`; begun at `since`."""
         begun = self.clock() if since is None else since
-        built = compiled.slice(job, replica, environment, seat)
-        built.prepare_operator()
         key = (replica.slice, replica.generation)
+        record = None if replica.restore is None else replica.restore.record
+        lacks_state = seat is not None and seat.held != record
+        built = compiled.slice(job, replica, environment, seat)
+        if seat is not None and built.processor is seat.processor:
+            # it was deployed before; what takes time is to take its state in
+            if lacks_state and record is not None:
+                self.took(Step.LOAD, *key, begun, record.nbytes)
+            return built
+        built.prepare_operator()
         begun = self.took(Step.DEPLOY, *key, begun)
         if built.snapshot is not None:
             built.take_snapshot()

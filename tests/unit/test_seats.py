@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from streammine.assembly.step_times import StepTimes
 from streammine.engine.node_stimuli import NewReplica, Seated, Sit
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import Accumulate, CloseEpoch, Freeze, TakeState, Work, WorkResult
+from streammine.model.control import StepReport
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError
 from streammine.model.ids import SliceId
@@ -303,3 +305,22 @@ def test_a_checksum_of_another_snapshot_is_noticed() -> None:
     wrong = replace(state, record=replace(state.record, checksum="0" * 16))
     with pytest.raises(SnapshotDamagedError):
         performed(house.built(generation=2), TakeState(wrong))
+
+
+def test_what_a_deployed_operator_takes_in_when_it_is_needed_was_loaded() -> None:
+    # else the controller would know of no load, and take how long snapshots are written for it
+    house = House()
+    times = StepTimes(itertools.count().__next__)
+    (restore,) = house.snapshots(3)
+    assert restore.record is not None
+    house.sit()
+    replica = NewReplica(CHAIN, 5, restore)
+    built = times.built(house.compiled, JOB, replica, house.environment(), house.given())
+    assert mixed(built, 4) == expected(4)
+    assert times.reports == (StepReport("load", "chain/0", 5, 1, restore.record.nbytes),)
+    # a state that was there already takes no time worth knowing
+    house.sit(restore)
+    times.built(
+        house.compiled, JOB, replace(replica, generation=6), house.environment(), house.given()
+    )
+    assert len(times.reports) == 1
