@@ -306,8 +306,12 @@ class CompiledJob:
             restored,
             environment.agreement,
         )
-        if seat is not None and taken_from(seat, vertex, replica.restore):
-            return BuiltSlice(machine, seat.processor, seat.spill, prepared=True)
+        if seat is not None:
+            taken = taken_from(seat, vertex, replica.restore, snapshot)
+            if taken is not None:
+                return BuiltSlice(
+                    machine, seat.processor, seat.spill, prepared=True, taken_bytes=taken
+                )
         spill = environment.open_spill()
         position = None if snapshot is None else snapshot.position
         processor = self._processor(vertex, replica, environment, spill, begin, position)

@@ -95,7 +95,8 @@ class Environment:
 @dataclass(frozen=True)
 class BuiltSlice:
     """A replica's machine and processor. `spill` takes what the machine sends to disk. `snapshot` is still to
-    be taken in. `prepared`: it is ready, but for that."""
+    be taken in. `prepared`: it is ready, but for that. `taken_bytes`: what was read for the state of an
+    operator that stood by."""
 
     machine: SliceMachine
     processor: Processor
@@ -103,6 +104,7 @@ class BuiltSlice:
     restore: Restore | None = None
     snapshot: LoadedSnapshot | None = field(default=None, repr=False)
     prepared: bool = False
+    taken_bytes: int = 0
 
     def prepare(self) -> None:
         """Import user code, load kernels, and take in the snapshot's state.
@@ -116,11 +118,6 @@ class BuiltSlice:
         if not self.prepared:
             self.processor.prepare()
 
-    @property
-    def held(self) -> SnapshotRecord | None:
-        """The snapshot that its state is exactly that of, if there is one."""
-        return self.processor.held if isinstance(self.processor, OperatorProcessor) else None
-
     def take_snapshot(self) -> None:
         if self.snapshot is not None and isinstance(self.processor, OperatorProcessor):
             assert self.restore is not None
@@ -132,15 +129,28 @@ class BuiltSlice:
         self.spill.close()
 
 
-def taken_from(seat: BuiltSlice, vertex: Vertex, restore: Restore | None) -> bool:
-    """Whether the operator that stood by could be brought to that state. Sinks are of one generation."""
+def taken_from(
+    seat: BuiltSlice, vertex: Vertex, restore: Restore | None, snapshot: LoadedSnapshot | None
+) -> int | None:
+    """Bring the operator that stood by to that state: how many bytes were read for it, or None where it can't
+    be. Sinks are of one generation."""
     processor = seat.processor
-    if vertex.kind != "stateful" or restore is None or restore.record is None:
-        return False
+    if vertex.kind != "stateful" or restore is None or snapshot is None:
+        return None
     assert isinstance(processor, OperatorProcessor)
-    if processor.held != restore.record:
-        processor.perform((TakeState(restore),), 0.0)
-    return True
+    if processor.held == restore.record:
+        return 0
+    nbytes = sum(each.nbytes for each in lacking(snapshot, processor.held))
+    processor.perform((TakeState(restore),), 0.0)
+    return nbytes
+
+
+def lacking(snapshot: LoadedSnapshot, held: SnapshotRecord | None) -> tuple[Layer, ...]:
+    """The layers that a state lacks which is that of the snapshot `held`: all, where the chain has it not."""
+    known = [] if held is None else [each.epoch for each in snapshot.layers]
+    if held is None or held.epoch not in known:
+        return snapshot.layers
+    return snapshot.layers[known.index(held.epoch) + 1 :]
 
 
 class StateLoader:
@@ -162,11 +172,8 @@ class StateLoader:
         taken = restored_to(restore, snapshot)
         assert snapshot is not None, "a snapshot that is taken has a record"
         assert taken is not None
-        layers = snapshot.layers
-        known = [] if held is None else [each.epoch for each in layers]
-        if held is not None and held.epoch in known:
-            layers = layers[known.index(held.epoch) + 1 :]
-        else:
+        layers = lacking(snapshot, held)
+        if len(layers) == len(snapshot.layers):
             operator = self._new_operator()
             operator.prepare()
         if isinstance(operator, KeepsState):

@@ -76,13 +76,11 @@ class StepTimes:
         """A replica that is ready, as of `CompiledJob.slice` and `BuiltSlice.prepare`; begun at `since`."""
         begun = self.clock() if since is None else since
         key = (replica.slice, replica.generation)
-        record = None if replica.restore is None else replica.restore.record
-        lacks_state = seat is not None and seat.held != record
         built = compiled.slice(job, replica, environment, seat)
         if seat is not None and built.processor is seat.processor:
             # it was deployed before; what takes time is to take its state in
-            if lacks_state and record is not None:
-                self.took(Step.LOAD, *key, begun, record.nbytes)
+            if built.taken_bytes:
+                self.took(Step.LOAD, *key, begun, built.taken_bytes)
             return built
         built.prepare_operator()
         begun = self.took(Step.DEPLOY, *key, begun)

@@ -10,6 +10,7 @@ import pytest
 
 from streammine import Topology
 from streammine.assembly import BuiltSlice, CompiledJob, Environment, Seats, write_snapshot
+from streammine.assembly.environment import loaded_snapshot
 from streammine.assembly.step_times import StepTimes
 from streammine.engine.node_stimuli import NewReplica, Seated, Sit
 from streammine.engine.processor import OperatorProcessor
@@ -311,13 +312,15 @@ def test_what_a_deployed_operator_takes_in_when_it_is_needed_was_loaded() -> Non
     # else the controller would know of no load, and take how long snapshots are written for it
     house = House()
     times = StepTimes(itertools.count().__next__)
-    (restore,) = house.snapshots(3)
-    assert restore.record is not None
+    _, restore = house.snapshots(2, 3)
+    loaded = loaded_snapshot(CHAIN, restore, house.environment())
+    assert loaded is not None
+    assert len(loaded.layers) == 2, "both are read"
     house.sit()
     replica = NewReplica(CHAIN, 5, restore)
     built = times.built(house.compiled, JOB, replica, house.environment(), house.given())
     assert mixed(built, 4) == expected(4)
-    assert times.reports == (StepReport("load", "chain/0", 5, 1, restore.record.nbytes),)
+    assert times.reports == (StepReport("load", "chain/0", 5, 1, loaded.nbytes),)
     # a state that was there already takes no time worth knowing
     house.sit(restore)
     times.built(
