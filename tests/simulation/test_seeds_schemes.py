@@ -152,5 +152,5 @@ def test_a_seat_whose_state_is_taken_for_that_of_the_snapshot(
     topology = standing(ordered(), Scheme.PASSIVE_STANDBY_COLD)
     seeds = Seeds(Workload(topology, {"rows": workloads.keyed_values(160)}))
     seeds.trials("crash,move")
-    monkeypatch.setattr(compiled, "taken_from", lambda seat, vertex, restore: True)
+    monkeypatch.setattr(compiled, "taken_from", lambda seat, vertex, restore, snapshot: 0)
     assert noticed(seeds)
