@@ -126,7 +126,8 @@ class Consensus:
 
     @property
     def spent_plan(self) -> int:
-        return self.ready_in if self._witness.is_spent(self._now_seconds) else 0
+        votes = self.phase is Phase.VOTING
+        return self.ready_in if votes and self._witness.is_spent(self._now_seconds) else 0
 
     def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
         self._effects = []

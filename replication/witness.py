@@ -13,8 +13,8 @@ SPENT_SECONDS = 0.25
 """For which it has to be so, at first."""
 
 MOST_SPENT_SECONDS = 8.0
-"""And at most: for twice as long after each plan that was spent, until one is not for four times as long.
-Replicas that lose each other again and again are not worth a plan each time."""
+"""And at most: twice as long after each plan that was spent, until nobody takes a witness for four times as
+long. Replicas that lose each other again and again are not worth a plan each time."""
 
 
 class Witness:
@@ -41,10 +41,13 @@ class Witness:
             self._spent_since = None
             if now_seconds - self._calm_since >= 4 * self._patience_seconds:
                 self._patience_seconds = SPENT_SECONDS
-        elif len(live) == len(replicas) if self.holder == mine else self.holder not in live:
-            self._spent_since = now_seconds if self._spent_since is None else self._spent_since
-        else:
+            return
+        is_mine = self.holder == mine
+        is_spent = len(live) == len(replicas) if is_mine else self.holder not in live
+        if not is_spent:
             self._spent_since = None
+        elif self._spent_since is None:
+            self._spent_since = now_seconds
 
     def is_spent(self, now_seconds: float) -> bool:
         since = self._spent_since

@@ -48,7 +48,7 @@ LEARNING_SECONDS = 9.0
 """From the first kill until all that is lost is made up for, and longer where it is not."""
 
 BUILT_MEGABYTES_PER_SECOND = 50.0
-"""What the input is longer by: a second replica is built while everything goes on."""
+"""Of state, at least: a second replica is built while everything goes on, and the input is longer by that."""
 
 NEARBY_EPOCHS = 20
 """How far a replica that has caught up may be behind the one that leads."""

@@ -3,11 +3,10 @@
 Slice i of every vertex goes to the i-th node, round robin, so that slices joined by forward channels
 (a sink slice and the slice it writes for) share a node, and every vertex spreads over all nodes. Vertices
 with fewer slices than there are nodes begin at different ones, so that the nodes share the stages of a
-narrow job. Receivers of one feed begin at nodes of their own, so that no two of them are
-lost with a node. The other replicas of what one node was given first are interleaved: they spread over all
-other nodes, so that when it is lost each of them takes over a share. What a lost node had goes to those that
-have least, or hardly more where it comes to lie beside those that it shares rows with: what leaves a node is
-dearer.
+narrow job. Receivers of one feed begin at nodes of their own, so that no two of them are lost with a node.
+The other replicas of what one node was given first are interleaved: they spread over all other nodes, so that
+when it is lost each of them takes over a share. What a lost node had goes to those that have least, or hardly
+more where it comes to lie beside those that it shares rows with: what leaves a node is dearer.
 """
 
 from __future__ import annotations

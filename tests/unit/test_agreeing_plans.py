@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from streammine.engine.manager_stimuli import Reported
+from streammine.engine.manager_stimuli import Reported, Ticked
 from streammine.model.ids import SliceId
 from streammine.model.job import AgreeingReplicas, JobGraph
 from tests.unit.managing import planned, told
@@ -65,6 +65,19 @@ def test_replicas_that_have_spent_their_plan_are_listed_anew_and_once(node: str)
     assert job.listed(FIRST) == (3, (1, 2))
     assert job.listed(SECOND) == (4, (1, 2))
     assert job.hear() == []
+
+
+def test_replicas_that_are_listed_anew_have_been_there_all_the_while() -> None:
+    # nothing was lost, so the time in which nothing is lost goes on
+    job = Job("ab")
+    managed = job.manager.jobs[1]
+    assert managed.whole is not None
+    since = managed.whole[1]
+    told(job.manager, Ticked(since + 700.0, 1700.0))
+    job.hear()
+    assert job.spend("a", [FIRST], 1) == ["plan 3: run"]
+    job.hear()
+    assert managed.whole == (job.plan.placements, since)
 
 
 def test_any_other_plan_lists_them_anew_too() -> None:

@@ -6,9 +6,77 @@ from itertools import pairwise
 
 import pytest
 
+from replication.witness import SPENT_SECONDS
+from streammine.model import agreement as words
+from tests.unit.agreement_transcripts import Replicas, ready
 from tests.unit.timed_agreement import TimedAgreement
 
 HICCUP = (2.0, 2.1)
+
+
+def test_a_plan_is_spent_when_the_holder_of_the_witness_needs_it_no_more() -> None:
+    # if 1 were lost now, 2 could not go on before the plan that makes up for it
+    replicas = taken_by_first()
+    for _ in range(30):
+        replicas("1 waits little")
+        assert spent(replicas) == [0, 0], "1 is alone"
+    together_for(replicas, SPENT_SECONDS - 0.05)
+    assert spent(replicas) == [0, 0]
+    replicas("1 waits long")
+    together_for(replicas, SPENT_SECONDS - 0.05)
+    assert spent(replicas) == [0, 0], "2 was silent in between"
+    together_for(replicas, 0.1)
+    assert spent(replicas) == [1, 0]
+    replicas("plan 2 of 1 2")
+    together_for(replicas, 2 * SPENT_SECONDS)
+    assert spent(replicas) == [0, 0], "there is a new witness, which nobody has taken"
+
+
+def test_a_plan_is_spent_when_the_holder_of_the_witness_is_silent() -> None:
+    replicas = taken_by_first()
+    replicas("2 has 5a")
+    replicas("2 waits long")
+    replicas("witness 2: 1")
+    replicas("2 waits little")
+    assert spent(replicas) == [0, 0]
+    for _ in range(20):
+        replicas("2 waits little")
+    assert spent(replicas) == [0, 1]
+    replicas("1 waits little")
+    replicas("2 hears 1")
+    replicas("2 waits little")
+    assert spent(replicas) == [0, 0], "1 is there, and can take part"
+
+
+def test_who_held_the_witness_of_a_former_plan_is_no_answer_for_this_one() -> None:
+    # the answer comes when 1 knows of plan 2, and has not read the store yet
+    replicas = ready(2, stored=True)
+    for line in ("1 has 5a", "1 waits long"):
+        replicas(line)
+    late = words.WitnessAnswered(1, 1)
+    replicas("plan 2 of 1 2")
+    replicas.give(1, late)
+    assert "1 asks for the witness" not in replicas("1 read"), "2 is about to take part"
+    assert "1 asks for the witness" in replicas("1 waits long")
+
+
+def taken_by_first() -> Replicas:
+    """Two replicas, of which the first has heard nobody for long."""
+    replicas = ready(2)
+    for line in ("1 has 5a", "1 waits long", "witness 1: 1"):
+        replicas(line)
+    return replicas
+
+
+def together_for(replicas: Replicas, seconds: float) -> None:
+    until = replicas.now_seconds + seconds
+    while replicas.now_seconds < until:
+        for line in ("2 waits little", "1 hears 2", "1 waits little", "2 hears 1"):
+            replicas(line)
+
+
+def spent(replicas: Replicas) -> list[int]:
+    return [machine.spent_plan for machine in replicas.machines.values()]
 
 
 @pytest.mark.parametrize("hiccup_of", [1, 2])

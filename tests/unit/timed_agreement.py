@@ -92,8 +92,8 @@ class TimedAgreement:
 
     def _look(self) -> None:
         """What nodes that are not frozen report to the manager."""
-        listed = len(self.plans)
-        if any(m.spent_plan == listed for e, m in self.machines.items() if not self._is_frozen(e)):
+        heard = [self.machines[each] for each in self.machines if not self._is_frozen(each)]
+        if any(machine.spent_plan == len(self.plans) for machine in heard):
             self._declare()
 
     def _is_frozen(self, replica: int) -> bool:
