@@ -1,4 +1,7 @@
-"""Runs a replay whose tasks each die once: python -m tests.integration.failing_replay REQUEST.json."""
+"""Runs a replay whose tasks each die once: python -m tests.integration.failing_replay REQUEST.json.
+
+Each leaves a file beside the request, dead-<task>. What tasks print is mixed with what Spark prints,
+within lines too."""
 
 from __future__ import annotations
 
@@ -21,21 +24,26 @@ class TaskDiesError(Exception):
     """Not one of ours, so that Spark runs the task again."""
 
 
-def dying_once(contents: Contents) -> Contents:
+class DyingOnce:
     """The first attempt of every task dies when it has made so many parcels of a slice."""
 
-    def dying(after: Mark | None = None) -> Iterator[Content]:
-        context = TaskContext.get()
-        assert context is not None
-        for at, content in enumerate(contents(after)):
-            if at == PARCELS and context.attemptNumber() == 0:
-                print(f"task {context.partitionId()} dies", file=sys.stderr, flush=True)
-                raise TaskDiesError
-            yield content
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-    return dying
+    def __call__(self, contents: Contents) -> Contents:
+        def dying(after: Mark | None = None) -> Iterator[Content]:
+            context = TaskContext.get()
+            assert context is not None
+            for at, content in enumerate(contents(after)):
+                if at == PARCELS and context.attemptNumber() == 0:
+                    (self._folder / f"dead-{context.partitionId()}").touch()
+                    raise TaskDiesError
+                yield content
+
+        return dying
 
 
 if __name__ == "__main__":
-    request = ReplayRequest.model_validate_json(Path(sys.argv[1]).read_bytes())
-    print(replay(request, lambda progress: None, dying_once).model_dump_json())
+    file = Path(sys.argv[1])
+    request = ReplayRequest.model_validate_json(file.read_bytes())
+    print(replay(request, lambda progress: None, DyingOnce(file.parent)).model_dump_json())
