@@ -85,6 +85,9 @@ class Ballots:
         self._bags = bags
         self._settings = settings
         self._named = Ballot(plan.version, NAMED)
+        # what was counted since anything changed, for it is asked for again and again
+        self._counted: dict[int, Chosen | None] = {}
+        self._counted_in = (0, 0, False)
         brought = Ballot(plan.version, INHERITED)
         self._instances = {
             after: Instance(self._named, Accepted(brought, value))
@@ -244,6 +247,15 @@ class Ballots:
 
     def chosen(self, after: int) -> Chosen | None:
         """What was chosen to follow the epoch, as far as is heard here."""
+        state = (self.changes, self._peers.changes, self.witness)
+        if state != self._counted_in:
+            self._counted_in = state
+            self._counted = {}
+        if after not in self._counted:
+            self._counted[after] = self._count(after)
+        return self._counted[after]
+
+    def _count(self, after: int) -> Chosen | None:
         holders: dict[Accepted, int] = {}
         mine: Accepted | None = None
         for generation, vote in self._votes(after):

@@ -15,7 +15,8 @@ ahead of decisions, up to `WINDOW` epochs.
 * A replica accepts only bags that it holds; what it lacks it fetches first. One that is behind, where every
   decision is stored and bags can be had again, accepts what it hears, so that others don't wait for it; and
   who leads there proposes what another living one has.
-* There is one message, the whole standing of a replica: it may be lost, doubled and overtaken.
+* There is one message, the whole standing of a replica: it may be lost, doubled and overtaken. Where nothing
+  but what is decided has changed since, a pulse says so.
 
 Safety
 ------
@@ -64,10 +65,11 @@ from replication.ballots import WINDOW, Ballots, Chosen
 from replication.chain import Bags, Chain
 from replication.fetching import Fetching
 from replication.learning import inherited, is_closed
+from replication.living import Living
 from replication.peers import Peers
 from replication.phases import TRANSITIONS, Event, Phase
 from replication.quorums import bag_holders
-from replication.resting import Rest
+from replication.telling import Telling
 from replication.witness import Witness
 from replication.writing import Writing
 from streammine.model import agreement as words
@@ -77,12 +79,11 @@ from streammine.model.epochs import BEGINNING
 WRITES_AT_ONCE = 8
 """Decisions that a lonely replica brings to the store at the same time."""
 
-LEARNING_SECONDS = 1.0
-"""After a plan, for which others may read the store: most do so in a few hundredths of a second."""
-
 
 class Consensus:
     """Implements `Agreement`."""
+
+    binds_all = True
 
     def __init__(
         self,
@@ -95,15 +96,14 @@ class Consensus:
         self.phase = Phase.OUTSIDE
         self.ready_in = 0
         self._settings = settings
-        self._now_seconds = 0.0
         self._chain = Chain(covered, processed)
         self._bags = Bags(covered)
         self._peers = Peers()
-        self._gone: set[int] = set()
+        self._living = Living(generation, self._peers, settings)
+        self._seemed_live: set[int] = set()
         self._paused = self._behind = False
         self._plan: ReplicaPlan | None = None
         self._newest_plan = 0
-        self._planned_at = 0.0
         self._ballots: Ballots | None = None
         self._witness = Witness()
         self._store: tuple[StoredDecision, ...] | None = None
@@ -111,13 +111,11 @@ class Consensus:
         self._standing: dict[int, BagSet] = {}
         self._writing = Writing(self._bags, settings)
         self._fetching = Fetching(self._bags, self._peers, settings)
-        self._sequence = 0
-        self._has_news = False
-        self._told_changes = 0
-        self._told_at = self._repeated_at = 0.0
+        self._telling = Telling()
+        self._repeated_at = 0.0
         # Of this step, what others could not see by themselves.
         self._to_tell: list[Decision] = []
-        self._rest = Rest(settings)
+        self._stirred = False
         self._effects: list[words.AgreementEffect] = []
 
     @property
@@ -127,13 +125,18 @@ class Consensus:
     @property
     def spent_plan(self) -> int:
         votes = self.phase is Phase.VOTING
-        return self.ready_in if votes and self._witness.is_spent(self._now_seconds) else 0
+        return self.ready_in if votes and self._witness.is_spent(self._living.now_seconds) else 0
 
     def handle(self, stimulus: words.AgreementStimulus) -> list[words.AgreementEffect]:
         self._effects = []
+        # time and signs of life, which are most of what comes, mostly change nothing
+        self._stirred = not isinstance(stimulus, words.Tick)
         for each in stimulus.parts if isinstance(stimulus, words.Together) else (stimulus,):
             _HANDLERS[type(each)](self, each)
-        self._advance()
+        if self._stirred:
+            self._advance()
+        else:
+            self._wait()
         return self._effects
 
     # --- plans --------------------------------------------------------------------------------------
@@ -147,16 +150,14 @@ class Consensus:
         self._plan = plan
         if self.ready_in:
             self._peers.expect(set(plan.replicas) - {self.generation})
-        self._planned_at = self._now_seconds
         self._writing.begin(plan.version)
         self._store = None
-        self._witness.begin(self._now_seconds)
-        self._peers.keep(self._company())
-        self._gone &= self._company()
+        self._witness.begin(self._living.now_seconds)
+        self._living.begin(plan)
         self._enter(Event.LISTED if self.generation in plan.replicas else Event.LEFT_OUT)
         if self.phase is Phase.LEARNING:
             self._effects.append(words.SealStore(plan.version, self._chain.decided))
-            self._has_news = True
+            self._telling.has_news = True
 
     def _outdated(self, plan_version: int) -> None:
         """A newer plan is heard of; nothing is done for older ones any more."""
@@ -169,12 +170,6 @@ class Consensus:
         if self._plan is None or self.phase not in (Phase.LEARNING, Phase.VOTING):
             return ()
         return self._plan.replicas
-
-    def _company(self) -> set[int]:
-        """Replicas of the plan, and of those before it."""
-        assert self._plan is not None
-        former = {each for plan in self._plan.former for each in plan.replicas}
-        return former.union(self._plan.replicas)
 
     def _enter(self, event: Event) -> None:
         self.phase = TRANSITIONS[self.phase, event]
@@ -193,10 +188,10 @@ class Consensus:
             for generation, report in self._peers.reports.items()
             if report.plan_version == self._plan.version
         }
-        answers[self.generation] = self._report(asks=False)
+        answers[self.generation] = self._report()
         # what was never processed without the store is in the store
         former = () if self._settings.every_decision_stored else self._plan.former
-        if not is_closed(former, answers, self._gone):
+        if not is_closed(former, answers, self._living.gone):
             return
         if max(each.decided for each in answers.values()) > self._chain.decided:
             return
@@ -212,11 +207,10 @@ class Consensus:
             self._plan, self.generation, brought, self._peers, self._bags, self._settings
         )
         self._ballots.behind = self._behind
-        self._has_news = True
+        self._telling.has_news = True
 
     def _on_gone(self, stimulus: words.ReplicasGone) -> None:
-        if self._plan is not None:
-            self._gone |= stimulus.generations & self._company()
+        self._living.end(stimulus.generations)
 
     # --- what comes from outside --------------------------------------------------------------------
 
@@ -230,9 +224,16 @@ class Consensus:
         message = stimulus.message
         if message.sender == self.generation:
             return
-        if isinstance(message, Report):
-            self._hear(message)
-            return
+        match message:
+            case Report():
+                self._hear(message)
+            case words.Pulse():
+                self._stirred = False
+                self._feel(message)
+            case words.Decisions():
+                self._learn_decisions(message)
+
+    def _learn_decisions(self, message: words.Decisions) -> None:
         for decision in message.decisions:
             if decision.after == self._chain.decided:
                 self._decide(decision)
@@ -241,13 +242,21 @@ class Consensus:
             self._tell((message.sender,))
 
     def _hear(self, report: Report) -> None:
-        if not self._peers.hear(report, self._now_seconds):
-            return
-        self._outdated(report.plan_version)
-        known = self._peers.knows(report.sender)
-        self._tell_decisions((report.sender,), self._chain.following(known, WINDOW))
-        if report.asks:
-            self._tell((report.sender,))
+        if self._peers.hear(report, self._living.now_seconds):
+            self._outdated(report.plan_version)
+            self._tell_what_it_lacks(report.sender)
+            if report.asks:
+                self._tell((report.sender,))
+
+    def _feel(self, pulse: words.Pulse) -> None:
+        if self._peers.feel(pulse, self._living.now_seconds):
+            self._tell_what_it_lacks(pulse.sender)
+        else:
+            self._tell((pulse.sender,), asks=True)
+
+    def _tell_what_it_lacks(self, other: int) -> None:
+        known = self._peers.knows(other)
+        self._tell_decisions((other,), self._chain.following(known, WINDOW))
 
     def _on_witness(self, stimulus: words.WitnessAnswered) -> None:
         if self.phase is not Phase.VOTING or stimulus.plan_version != self.ready_in:
@@ -275,13 +284,13 @@ class Consensus:
 
     def _on_paused(self, stimulus: words.Paused) -> None:
         self._paused = True
-        self._has_news = True
+        self._telling.has_news = True
 
     def _on_resumed(self, stimulus: words.Resumed) -> None:
         self._paused = False
         self._chain.processed = max(self._chain.processed, stimulus.processed)
         self._look_behind()
-        self._has_news = True
+        self._telling.has_news = True
 
     def _on_behind(self, stimulus: words.Behind) -> None:
         self._behind = stimulus.is_so and self._settings.every_decision_stored
@@ -296,20 +305,21 @@ class Consensus:
             self._effects.append(words.Outrun(self._chain.covered))
 
     def _on_tick(self, stimulus: words.Tick) -> None:
-        self._now_seconds = stimulus.now_seconds
-        self._rest.note(self._is_open, self._now_seconds)
-        every = self._rest.repeat_seconds
+        self._living.look(stimulus.now_seconds, self._is_open)
+        every = self._living.repeat_seconds
         if replicas := self._replicas():
-            live = self._live()
-            self._witness.look(self.generation, replicas, live, self._now_seconds)
+            live = self._living.live
+            self._witness.look(self.generation, replicas, live, self._living.now_seconds)
+            self._stirred |= live != self._seemed_live
+            self._seemed_live = live
             if len(live) < bag_holders(len(replicas)):
+                self._stirred = True
                 self._be_lonely()
-        if self._now_seconds - self._told_at >= every:
-            self._has_news = True
-        if self._now_seconds - self._repeated_at < every:
+        self._telling.look(self._living.now_seconds, every)
+        if self._living.now_seconds - self._repeated_at < every:
             return
-        self._repeated_at = self._now_seconds
-        self._fetching.repeat()
+        self._repeated_at = self._living.now_seconds
+        self._stirred |= self._fetching.repeat()
         self._peers.forget_told()
 
     @property
@@ -327,7 +337,7 @@ class Consensus:
         """
         votes = self.phase is Phase.VOTING and not self._paused and self._is_open
         is_free = len(self._replicas()) % 2 == 0 and self._witness.holder is None
-        if votes and is_free and not self._others_learn:
+        if votes and is_free and not self._living.others_learn:
             self._effects.append(words.AskWitness(self.ready_in))
         unwritten = () if self._settings.every_decision_stored else self._chain.not_stored()
         for decision in unwritten:
@@ -335,16 +345,19 @@ class Consensus:
                 return
             self._writing.put(decision)
 
-    @property
-    def _others_learn(self) -> bool:
-        """Enough others are there, and about to take part in a new plan. For `LEARNING_SECONDS` they are not
-        taken for lost: else each plan's witness would be taken where stores differ in speed."""
-        if self._now_seconds - self._planned_at > LEARNING_SECONDS:
-            return False
-        heard = self._peers.heard_since(self._lost_before()) | self._live()
-        return len(heard.intersection(self._replicas())) >= bag_holders(len(self._replicas()))
-
     # --- progress -----------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Time has passed, and nothing else that matters: ballots are led, and it may be time to tell."""
+        if self.phase is Phase.VOTING and not self._paused:
+            assert self._ballots is not None
+            before = self._ballots.changes
+            self._lead()
+            self._stirred = self._ballots.changes != before
+        if self._stirred:
+            self._advance()
+        elif self._telling.is_wanted(self._progress()[1]):
+            self._tell_all()
 
     def _advance(self) -> None:
         """Do all that has become possible."""
@@ -358,7 +371,7 @@ class Consensus:
         self._write_and_tell()
         self._process()
         self._fetch()
-        if self._has_news or self._progress()[1] != self._told_changes:
+        if self._telling.is_wanted(self._progress()[1]):
             self._tell_all()
 
     def _progress(self) -> tuple[int, int]:
@@ -370,20 +383,14 @@ class Consensus:
         decided = self._chain.decided
         self._ballots.name(decided)
         self._ballots.follow(decided)
-        live = self._live()
+        self._lead()
+
+    def _lead(self) -> None:
+        assert self._ballots is not None
+        live = self._living.live
         if min(live) == self.generation:
-            self._ballots.lead(decided, live - self._peers.unbuilt, self._now_seconds)
-
-    def _live(self) -> set[int]:
-        """Replicas of the plan that seem to take part in it, this one included."""
-        assert self._plan is not None
-        lost_before = self._lost_before()
-        live = set(self._plan.replicas) if self._planned_at > lost_before else set()
-        self._peers.note_living(self._plan, lost_before, live)
-        return (live - self._gone) | {self.generation}
-
-    def _lost_before(self) -> float:
-        return self._now_seconds - self._rest.silence_seconds(self._now_seconds)
+            expected = live - self._peers.unbuilt
+            self._ballots.lead(self._chain.decided, expected, self._living.now_seconds)
 
     def _settle(self) -> None:
         """Append to the chain what stands; bring to the store what is chosen and has to stand there."""
@@ -412,7 +419,7 @@ class Consensus:
 
     def _bring_to_store(self, decision: Decision) -> None:
         """One of the replicas does: the coordinator, or who counts for two."""
-        if self.generation in (self._witness.holder, min(self._live())):
+        if self.generation in (self._witness.holder, min(self._living.live)):
             self._writing.put(decision)
 
     def _decide(self, decision: Decision) -> None:
@@ -451,14 +458,18 @@ class Consensus:
 
         What it accepted is told once more where that was decided at the same moment, for others count it.
         """
-        self._told_changes = self._progress()[1]
-        self._told_at = self._now_seconds
-        self._has_news = False
+        self._telling.told(self._living.now_seconds)
+        changes = self._progress()[1]
         learning = self.phase is Phase.LEARNING
-        company = self._company() if learning else set(self._replicas())
+        company = self._living.company if learning else set(self._replicas())
         others = tuple(sorted(company - {self.generation}))
-        if others:
-            self._tell(others, asks=learning)
+        if learning or self._telling.must_report(changes):
+            if others:
+                self._tell(others, asks=learning)
+            self._telling.reported(changes)
+        elif others:
+            pulse = self._telling.pulse(self.generation, self._chain.decided)
+            self._effects.append(words.Tell(others, pulse))
         if self._ballots is not None:
             self._ballots.forget(self._chain.decided)
 
@@ -476,13 +487,12 @@ class Consensus:
             self._peers.note_told(receivers, message)
 
     def _tell(self, receivers: tuple[int, ...], asks: bool = False) -> None:
-        self._sequence += 1
-        self._effects.append(words.Tell(receivers, self._report(asks)))
+        self._effects.append(words.Tell(receivers, self._report(self._telling.number(), asks)))
 
-    def _report(self, asks: bool) -> Report:
+    def _report(self, sequence: int = 0, asks: bool = False) -> Report:
         return Report(
             self.generation,
-            self._sequence,
+            sequence,
             self._newest_plan,
             self.ready_in,
             self._chain.decided,

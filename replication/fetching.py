@@ -18,8 +18,10 @@ class Fetching:
         self._bags_come = settings.bags_come
         self._asked: set[tuple[int, int, str]] = set()
 
-    def repeat(self) -> None:
-        self._asked = set()
+    def repeat(self) -> bool:
+        """Whether anything is to be asked for once more."""
+        asked, self._asked = self._asked, set()
+        return bool(asked)
 
     def ask(self, wanted: Iterable[tuple[int, BagSet]]) -> list[FetchBag]:
         """For what is lacking of these sets, each with the epoch that it follows."""

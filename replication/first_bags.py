@@ -15,6 +15,7 @@ from streammine.model.epochs import BEGINNING
 class FirstBags:
     """Implements `Agreement`."""
 
+    binds_all = False
     ready_in = spent_plan = 0
 
     def __init__(

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from replication.quorums import NAMED, Accepted
-from streammine.model.agreement import BagSet, Ballot, Decisions, Entry, ReplicaPlan, Report
+from streammine.model.agreement import (
+    BagSet,
+    Ballot,
+    Decisions,
+    Entry,
+    Pulse,
+    ReplicaPlan,
+    Report,
+)
 from streammine.model.epochs import BEGINNING
 
 
 class Peers:
-    """The newest report of each generation, and when it came. `unbuilt`: those that the plan brings, and that
-    have to be built before they take part in it."""
+    """The newest report of each generation, and when it was heard of. `unbuilt`: those that the plan brings,
+    and that have to be built before they take part in it. `changes` counts the reports that said anything."""
 
     def __init__(self) -> None:
         self.reports: dict[int, Report] = {}
         self._entries: dict[int, dict[int, Entry]] = {}
         self._votes: dict[int, dict[int, Accepted]] = {}
         self._heard_at: dict[int, float] = {}
+        self._pulses: dict[int, int] = {}
         self._told: dict[int, int] = {}
         self.unbuilt: set[int] = set()
+        self.changes = 0
+        self._voters: tuple[int, ...] = ()
+        self._voters_in = (0, 0)
 
     def hear(self, report: Report, now_seconds: float) -> bool:
         """Whether it is newer than what was known."""
@@ -31,9 +44,22 @@ class Peers:
         votes = ((entry.after, accepted(entry)) for entry in report.entries)
         self._votes[report.sender] = {after: vote for after, vote in votes if vote is not None}
         self._heard_at[report.sender] = now_seconds
+        self.changes += 1
         if report.ready_in == report.plan_version:
             self.unbuilt.discard(report.sender)
         return True
+
+    def feel(self, pulse: Pulse, now_seconds: float) -> bool:
+        """Whether the report is known that it is about, or a newer one."""
+        known = self.reports.get(pulse.sender)
+        if known is None:
+            return False
+        if pulse.sequence > max(known.sequence, self._pulses.get(pulse.sender, 0)):
+            self._pulses[pulse.sender] = pulse.sequence
+            self._heard_at[pulse.sender] = now_seconds
+            if pulse.decided > known.decided:
+                self.reports[pulse.sender] = replace(known, decided=pulse.decided)
+        return known.sequence >= pulse.report
 
     def expect(self, replicas: set[int]) -> None:
         """A plan lists these."""
@@ -58,6 +84,8 @@ class Peers:
     def keep(self, generations: set[int]) -> None:
         for gone in self.reports.keys() - generations:
             del self.reports[gone], self._entries[gone], self._votes[gone], self._heard_at[gone]
+            self._pulses.pop(gone, None)
+        self.changes += 1
 
     def note_living(self, plan: ReplicaPlan, lost_before: float, live: set[int]) -> None:
         """Add the voters that were heard of since, and take out those that were not, or are paused."""
@@ -73,12 +101,18 @@ class Peers:
             if self._heard_at[sender] > time and report.votes
         }
 
-    def voters(self, plan: ReplicaPlan) -> Iterator[Report]:
+    def voters(self, plan: ReplicaPlan) -> list[Report]:
         """Reports from replicas of the plan that take part in it."""
-        for generation in plan.replicas:
-            report = self.reports.get(generation)
-            if report is not None and plan.version == report.ready_in == report.plan_version:
-                yield report
+        state = (plan.version, self.changes)
+        if state != self._voters_in:
+            self._voters_in = state
+            self._voters = tuple(
+                generation
+                for generation in plan.replicas
+                if (report := self.reports.get(generation)) is not None
+                and plan.version == report.ready_in == report.plan_version
+            )
+        return [self.reports[generation] for generation in self._voters]
 
     def entries(self, plan: ReplicaPlan, after: int) -> Iterator[tuple[int, Entry]]:
         """What the plan's voters say of what follows the epoch."""

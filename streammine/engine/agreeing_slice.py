@@ -99,7 +99,9 @@ class AgreeingSlice(SliceMachine):
         )
         self._reports: dict[tuple[int, ...], TellReplicas] = {}
         self._decisions: deque[Decision] = deque()
-        self._unwanted_feeds = UnwantedFeeds(generation, self.feeds, self._named)
+        self._unwanted_feeds = UnwantedFeeds(
+            generation, self.feeds, self._named, agreement.binds_all
+        )
         inputs = tuple(each for channels in feeds for each in channels)
         super().__init__(slice_id, generation, inputs, outputs, settings, restored)
 
@@ -117,7 +119,8 @@ class AgreeingSlice(SliceMachine):
     # --- stimuli --------------------------------------------------------------------------------
 
     def _start(self, stimulus: Start) -> list[Effect]:
-        return [*super()._start(stimulus), WakeAfter(self._tick_seconds, ticks=True)]
+        effects = [*super()._start(stimulus), WakeAfter(self._tick_seconds, ticks=True)]
+        return effects + self._unwanted_feeds.news()
 
     def _woken(self, _: Woken) -> list[Effect]:
         self._now_seconds += self._tick_seconds
@@ -133,9 +136,7 @@ class AgreeingSlice(SliceMachine):
         pace, was_behind = self._pace, self._pace.is_behind
         decided = self.agreement.decided
         pace.tick(decided, bool(self.frontier.backlog))
-        goes_on = not pace.is_still or self.processed_below <= decided
-        # what another replica still takes is not for one that agrees with nobody to call unwanted
-        self._unwanted_feeds.goes_on = goes_on and self.agreement.ready_in > 0
+        self._unwanted_feeds.goes_on = not pace.pauses or self.processed_below <= decided
         if pace.is_behind == was_behind:
             return []
         return self._agree(words.Behind(pace.is_behind))
@@ -155,7 +156,11 @@ class AgreeingSlice(SliceMachine):
         return super()._work_done(stimulus) + self._name()
 
     def _agreeing(self, stimulus: Agreeing) -> list[Effect]:
-        return self._agree(stimulus.stimulus) + self._name() + self._unwanted_feeds.news()
+        effects = self._agree(stimulus.stimulus)
+        match stimulus.stimulus:
+            case words.Heard(words.Pulse()):
+                return effects
+        return effects + self._name() + self._unwanted_feeds.news()
 
     # --- what comes in ----------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class LinkedReplica:
     def _unwanted_told(self, stimulus: UnwantedTold) -> list[Effect]:
         if stimulus.sender == self.generation:
             channel = self.outputs[stimulus.channel]
-            channel.unwanted(stimulus.receiver, (stimulus.first, stimulus.below))
+            channel.unwanted(stimulus.receiver, stimulus.epochs)
         return []
 
     def _subscribed(self, stimulus: Subscribed) -> list[Effect]:

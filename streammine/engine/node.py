@@ -45,6 +45,7 @@ from streammine.engine.node_stimuli import (
     Withdraw,
     WorkFinished,
 )
+from streammine.engine.output_channel import UnwantedRange
 from streammine.engine.policies import Policies
 from streammine.engine.seating import SeatingNode
 from streammine.engine.slice import SliceMachine
@@ -326,8 +327,9 @@ class NodeMachine(SeatingNode):
                 for link in links:
                     self._at_source(job, link[0], stimuli.CreditArrived(*link))
             case control.Unwanted(job, ranges):
-                for each in ranges:
-                    self._at_source(job, each[0], stimuli.UnwantedTold(*each))
+                for channel, source, receiver, *epochs in ranges:
+                    told = stimuli.UnwantedTold(channel, source, receiver, UnwantedRange(*epochs))
+                    self._at_source(job, channel, told)
             case control.Subscribe(job, channel):
                 subscribed = stimuli.Subscribed(
                     channel, message.sender, message.receiver, message.from_epoch, message.frontier
@@ -342,7 +344,7 @@ class NodeMachine(SeatingNode):
             case control.Announcements(job, links):
                 for link in links:
                     self._at_target(job, link[0], stimuli.Announced(*link))
-            case control.StandingTold() | control.DecisionsTold():
+            case control.StandingTold() | control.PulseTold() | control.DecisionsTold():
                 self._told_by_replica(message)
             case control.Directive() if sender == self.manager_name:
                 self._directive(message)

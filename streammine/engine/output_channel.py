@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from streammine.engine.kept import Kept
 from streammine.model.epochs import BEGINNING, INFINITY
@@ -88,12 +89,24 @@ class Entry(Kept):
         return self.kind is FrameKind.EPOCH_END or bool(self.flags & ENDS_EPOCH)
 
 
+class UnwantedRange(NamedTuple):
+    """Epochs from `first` to below `below` that a receiver has taken from another source; none, where they
+    are equal. The sender need not read on once all epochs below `until` are over; INFINITY: it is to give all
+    that it has."""
+
+    first: int = BEGINNING
+    below: int = BEGINNING
+    until: int = INFINITY
+
+
+NOTHING_UNWANTED = UnwantedRange()
+
+
 @dataclass(slots=True)
 class Link:
     """The way to one replica. `cursor` is the place in the log of the next frame; `base` that of frame 0,
     None until there is one. `later` holds what is under way by epoch above the frontier: bytes, frames.
-    `unwanted`: epochs that the receiver has taken from another source, from the first one to below the other
-    one; none, where they are equal."""
+    `unwanted`: what the receiver has taken from another source."""
 
     generation: int
     from_epoch: int
@@ -105,7 +118,7 @@ class Link:
     later_bytes: int = 0
     later_frames: int = 0
     later: dict[int, tuple[int, int]] = field(default_factory=dict)
-    unwanted: tuple[int, int] = (BEGINNING, BEGINNING)
+    unwanted: UnwantedRange = NOTHING_UNWANTED
 
     @property
     def unconfirmed(self) -> bool:
@@ -352,7 +365,7 @@ class OutputChannel:
                 self._skip(frontier)
             self._prune_sent()
 
-    def unwanted(self, receiver: int, epochs: tuple[int, int]) -> None:
+    def unwanted(self, receiver: int, epochs: UnwantedRange) -> None:
         """The replica has taken these epochs from another source, be it none."""
         link = self.links.get(receiver)
         if link is not None:

@@ -78,9 +78,9 @@ class RoutingNode(ABC):
                 node = job.nodes.get((job.channels[channel].source, sender))
                 link = (channel, sender, receiver, frontier)
                 self._tell_of_link(node, control.Credits, number, link, effects)
-            case stimuli.TellUnwanted(channel, sender, receiver, first, below):
+            case stimuli.TellUnwanted(channel, sender, receiver, epochs):
                 node = job.nodes.get((job.channels[channel].source, sender))
-                unwanted = (channel, sender, receiver, first, below)
+                unwanted = (channel, sender, receiver, *epochs)
                 self._tell_of_link(node, control.Unwanted, number, unwanted, effects)
             case stimuli.AskSubscription(channel, sender, receiver, from_epoch, frontier):
                 wish = control.Subscribe(number, channel, sender, receiver, from_epoch, frontier)
@@ -122,12 +122,7 @@ class RoutingNode(ABC):
         for receiver in receivers:
             node = job.nodes.get((slice_id, receiver))
             if node is not None:
-                to = job.number, slice_id, receiver
-                told: control.AgreementTold
-                if isinstance(message, agreement.Report):
-                    told = control.StandingTold(*to, message)
-                else:
-                    told = control.DecisionsTold(*to, message)
+                told = _told((job.number, slice_id, receiver), message)
                 self._tell(node, told, effects)
 
     def _tell_of_link(
@@ -179,3 +174,15 @@ class RoutingNode(ABC):
             self._control(self.name, message, effects)
         else:
             effects.append(TransmitControl(node, message))
+
+
+def _told(
+    to: tuple[int, SliceId, int], message: agreement.AgreementMessage
+) -> control.AgreementTold:
+    match message:
+        case agreement.Report():
+            return control.StandingTold(*to, message)
+        case agreement.Pulse():
+            return control.PulseTold(*to, message)
+        case agreement.Decisions():
+            return control.DecisionsTold(*to, message)

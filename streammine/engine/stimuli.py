@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from streammine.engine.kept import Kept
-from streammine.engine.output_channel import Outgoing
+from streammine.engine.output_channel import Outgoing, UnwantedRange
 from streammine.engine.slice_settings import RestoredTo
 from streammine.model import agreement
 from streammine.model.contracts import FrozenSlice
@@ -163,14 +163,12 @@ class CreditArrived:
 
 @dataclass(frozen=True, slots=True)
 class UnwantedTold:
-    """A receiver's replica has taken epochs from `first` to below `below` from another source; none, where
-    they are equal: see `control.Unwanted`."""
+    """A receiver's replica has taken these epochs from another source."""
 
     channel: int
     sender: int
     receiver: int
-    first: int
-    below: int
+    epochs: UnwantedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +320,7 @@ class TellUnwanted:
     channel: int
     sender: int
     receiver: int
-    first: int
-    below: int
+    epochs: UnwantedRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 Theory: of each epoch one receiver's bag counts, and mostly it is the same one's as before. What the others
 have of that epoch would be parted, sent and thrown away. So who chooses tells them which epochs are decided,
 and they pass over these; and while the one that was chosen last gives epoch after epoch, they read no
-further. As soon as there is nothing left to process and it gives nothing more, all of them may give what they
-have, and the first one to end an epoch is heard first.
+further. As soon as there is nothing left to process and it has given nothing for longer than is usual, each
+of them is to give one epoch more, and the first one to end it is heard first. Who is chosen gives all it has.
+So a pause does not make everybody read ahead as far as there is credit.
 
 House rules
 -----------
@@ -12,6 +13,8 @@ House rules
   chooses nothing else. A source passes over what nobody wants, of all who choose.
 * What a source has made stays as it is; its ends of epochs always come, and so do dead rows. A source passes
   over nothing where an operator behind it may set rows aside (see `chosen_among`).
+* Where epochs are empty a source that ends the next one ends all up to its next rows, and so many are decided
+  at once.
 """
 
 from __future__ import annotations
@@ -20,15 +23,10 @@ from collections.abc import Sequence
 
 from streammine.engine.feed_bags import Feeds
 from streammine.engine.input_channel import after
-from streammine.engine.output_channel import OutputChannel
+from streammine.engine.output_channel import NOTHING_UNWANTED, OutputChannel, UnwantedRange
 from streammine.engine.stimuli import Effect, TellUnwanted
 from streammine.model.agreement import Decision
-from streammine.model.epochs import BEGINNING
-
-EpochsBelow = tuple[int, int]
-"""From the first one to below the other one; none, where they are equal."""
-
-NONE: EpochsBelow = (BEGINNING, BEGINNING)
+from streammine.model.epochs import BEGINNING, INFINITY
 
 
 class UnwantedEpochs:
@@ -38,45 +36,53 @@ class UnwantedEpochs:
         self._channels = channels
 
     @property
-    def epochs(self) -> EpochsBelow:
-        """Those that no channel needs."""
+    def epochs(self) -> tuple[int, int]:
+        """From the first one to below the other one: those that no channel needs."""
         told = [_told(each) for each in self._channels]
-        first = max((first for first, _ in told), default=BEGINNING)
-        return first, max(first, min((below for _, below in told), default=first))
+        first = max((each.first for each in told), default=BEGINNING)
+        return first, max(first, min((each.below for each in told), default=first))
 
     @property
     def held(self) -> bool:
-        """Nobody waits for this source; another one was chosen, everywhere."""
+        """Another source was chosen, everywhere."""
         return bool(self._channels) and all(
-            each.links and all(_some(link.unwanted) for link in each.links.values())
+            each.links and all(link.unwanted.until < INFINITY for link in each.links.values())
             for each in self._channels
         )
 
     def holds_back(self, open_epoch: int) -> bool:
         """A source that is so far need not read on for now."""
-        return self.held and open_epoch >= min(_told(each)[1] for each in self._channels)
+        if not self.held:
+            return False
+        reached = min(_told(each).below for each in self._channels)
+        told = (link.unwanted for each in self._channels for link in each.links.values())
+        return open_epoch >= max(
+            [reached, *(each.until for each in told if each.until > each.below)]
+        )
 
 
-def _told(channel: OutputChannel) -> EpochsBelow:
+def _told(channel: OutputChannel) -> UnwantedRange:
     """What the receiver's replica said that knows most; what is decided is so for all of them."""
-    return max((link.unwanted for link in channel.links.values()), key=_below, default=NONE)
+    return max(
+        (link.unwanted for link in channel.links.values()), key=_below, default=NOTHING_UNWANTED
+    )
 
 
-def _below(epochs: EpochsBelow) -> int:
-    return epochs[1]
-
-
-def _some(epochs: EpochsBelow) -> bool:
-    return epochs[0] < epochs[1]
+def _below(epochs: UnwantedRange) -> int:
+    return epochs.below
 
 
 class UnwantedFeeds:
     """What one who chooses tells its channels' sources. `feeds`: those of each input; `decided`: the epoch
-    behind which this replica knows all decisions. `goes_on`: there is something to process, or something was
-    decided just now."""
+    behind which this replica knows all decisions; `agrees`: they are so for all replicas, else what another
+    one takes is not to be called unwanted. `goes_on`: there is something to process, or something was decided
+    just now."""
 
-    def __init__(self, generation: int, feeds: Sequence[Feeds], decided: int) -> None:
+    def __init__(
+        self, generation: int, feeds: Sequence[Feeds], decided: int, agrees: bool = True
+    ) -> None:
         self.goes_on = False
+        self._agrees = agrees
         self._generation = generation
         self._channels = {
             channel.number: channel for each in feeds for channel in each.channels if each.several
@@ -84,7 +90,7 @@ class UnwantedFeeds:
         self._below = after(decided)
         self._firsts = dict.fromkeys(self._channels, self._below)
         self._inputs = [each for each in feeds if each.several]
-        self._told: dict[int, EpochsBelow] = {}
+        self._told: dict[int, UnwantedRange] = {}
 
     def decided(self, decision: Decision) -> None:
         """To be told of each, in order, behind `Feeds.prefer`."""
@@ -102,7 +108,7 @@ class UnwantedFeeds:
         for feeds in self._inputs:
             for channel in feeds.channels:
                 epochs = self._epochs(feeds, channel.number)
-                if self._told.get(channel.number, NONE) != epochs:
+                if self._told.get(channel.number, NOTHING_UNWANTED) != epochs:
                     self._told[channel.number] = epochs
                     effects += self._tell(channel.number)
         return effects
@@ -111,13 +117,14 @@ class UnwantedFeeds:
         """Once more what was told, for it may have got lost, or somebody is new there."""
         return [effect for number in self._told for effect in self._tell(number)]
 
-    def _epochs(self, feeds: Feeds, number: int) -> EpochsBelow:
-        epochs = self._firsts[number], self._below
-        waits = self.goes_on and number != feeds.preferred.number
-        return epochs if waits and _some(epochs) else NONE
+    def _epochs(self, feeds: Feeds, number: int) -> UnwantedRange:
+        if not self._agrees or number == feeds.preferred.number:
+            return NOTHING_UNWANTED
+        until = self._below if self.goes_on else min(self._below + 1, INFINITY)
+        return UnwantedRange(self._firsts[number], self._below, until)
 
     def _tell(self, number: int) -> list[Effect]:
         return [
-            TellUnwanted(number, sender, self._generation, *self._told[number])
+            TellUnwanted(number, sender, self._generation, self._told[number])
             for sender in self._channels[number].feeds
         ]

@@ -139,6 +139,19 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Pulse:
+    """The sender is there, and nothing has changed in what it said in that `report`, but for `decided`.
+
+    Reports and pulses share one `sequence`. Who has not got the report asks for one.
+    """
+
+    sender: int
+    sequence: int
+    report: int
+    decided: int
+
+
+@dataclass(frozen=True, slots=True)
 class Decisions:
     """Some of what was decided, in the order of the chain."""
 
@@ -146,7 +159,7 @@ class Decisions:
     decisions: tuple[Decision, ...]
 
 
-AgreementMessage = Report | Decisions
+AgreementMessage = Report | Pulse | Decisions
 
 # --- stimuli ----------------------------------------------------------------------------------------
 
@@ -355,9 +368,14 @@ class Agreement(Protocol):
     """Settles which bags count, in one replica of a slice; pure."""
 
     @property
+    def binds_all(self) -> bool:
+        """What is decided is so for all replicas of the slice, and not for this one alone."""
+        ...
+
+    @property
     def ready_in(self) -> int:
         """The newest plan that this replica has learnt enough for to vote; to be reported to the manager.
-        Who agrees with nobody stays at 0, and tells nobody what is unwanted."""
+        Who agrees with nobody stays at 0."""
         ...
 
     @property

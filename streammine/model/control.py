@@ -21,8 +21,8 @@ MAXIMUM_MESSAGE_BYTES = 16 << 20
 LinkRow = tuple[int, int, int, int]
 """Of a link: its channel, the generations of its sender and its receiver, and what is told of it."""
 
-RangeRow = tuple[int, int, int, int, int]
-"""Of a link, as in `LinkRow`: epochs from the first one to below the other one."""
+RangeRow = tuple[int, int, int, int, int, int]
+"""Of a link, as in `LinkRow`: epochs from a first one to below another one, and how far to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,8 @@ class Announcements:
 @dataclass(frozen=True, slots=True)
 class Unwanted:
     """What receivers of one feed need not give to those who choose among them: on each of the `links`,
-    epochs from a first one to below another one were taken from somebody else.
-
-    Where that is none, the receiver may give whatever it has. Else the one that was chosen last gives epoch
-    after epoch, and the others may wait until they are told more.
+    epochs from a first one to below another one were taken from somebody else, and once all below a third one
+    are over the receiver may wait until it is told more. INFINITY: it was chosen last, and gives all it has.
     """
 
     job: int
@@ -97,6 +95,16 @@ class StandingTold:
 
 
 @dataclass(frozen=True, slots=True)
+class PulseTold:
+    """The replica that sends is there, and stands as it told the one of generation `receiver`."""
+
+    job: int
+    slice: SliceId
+    receiver: int
+    message: agreement.Pulse
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionsTold:
     """What the replicas of a slice have agreed on, for the one of generation `receiver`."""
 
@@ -106,7 +114,7 @@ class DecisionsTold:
     message: agreement.Decisions
 
 
-AgreementTold = StandingTold | DecisionsTold
+AgreementTold = StandingTold | PulseTold | DecisionsTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +304,7 @@ ControlMessage = (
     | Announcements
     | Unwanted
     | StandingTold
+    | PulseTold
     | DecisionsTold
     | Heartbeat
     | Directive

@@ -9,7 +9,8 @@ from streammine.model.ids import SliceId
 
 class Outbox:
     """Frames and messages in their order, behind them what replicas that agree tell each other of where they
-    stand, of which the newest counts, and behind that credits, of which the furthest on a link counts.
+    stand, of which the newest counts (a pulse says less than a report), and behind that credits, of which the
+    furthest on a link counts.
 
     Its user keeps threads out of each other's way.
     """
@@ -36,8 +37,15 @@ class Outbox:
                     frontiers[link] = max(frontier, frontiers.get(link, frontier))
             case TransmitControl(node, control.StandingTold(job, slice_id, receiver)):
                 self._standings[node, job, slice_id, receiver] = effect
+            case TransmitControl(node, control.PulseTold(job, slice_id, receiver)):
+                self._put_pulse((node, job, slice_id, receiver), effect)
             case _:
                 self._effects.append(effect)
+
+    def _put_pulse(self, to: tuple[str, int, SliceId, int], effect: TransmitControl) -> None:
+        waits = self._standings.get(to)
+        if waits is None or isinstance(waits.message, control.PulseTold):
+            self._standings[to] = effect
 
     def take(self) -> list[TransmitFrame | TransmitControl]:
         """Everything, which is then gone from here."""

@@ -179,7 +179,7 @@ class Monitor:
         """What receivers of a feed were told to pass over, nobody has processed."""
         for channel in book.machine.outputs.values():
             taken = self.choices.get(self._spec.graph.channels[channel.number].target, {})
-            for first, below in {link.unwanted for link in channel.links.values()}:
+            for first, below, _ in {link.unwanted for link in channel.links.values()}:
                 wrong = [
                     epoch
                     for epoch, chosen in taken.items()

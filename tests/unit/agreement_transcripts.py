@@ -143,6 +143,8 @@ def effect_text(effect: words.AgreementEffect) -> str:
 def message_text(message: words.AgreementMessage) -> str:
     if isinstance(message, words.Decisions):
         return "decided " + " ".join(set_text(each.chosen) for each in message.decisions)
+    if isinstance(message, words.Pulse):
+        return f"as before, knows up to {message.decided}"
     parts = [entry_text(entry) for entry in message.entries]
     if message.ready_in < message.plan_version:
         parts.insert(0, f"not ready for plan {message.plan_version}")

@@ -42,7 +42,8 @@ SETTINGS = SliceSettings(EpochDefinition("count", 100), 64, "asynchronous", wait
 class Notes:
     """An agreement that notes what it is told, and says what it is to say next."""
 
-    def __init__(self, decided: int) -> None:
+    def __init__(self, decided: int, binds_all: bool) -> None:
+        self.binds_all = binds_all
         self.ready_in = self.spent_plan = 0
         self.decided = decided
         self.steps = 0
@@ -63,13 +64,15 @@ class Notes:
 class Bench:
     """East and west bring one input, and a third channel another one."""
 
-    def __init__(self, other: bool = False, restored: RestoredTo | None = None) -> None:
+    def __init__(
+        self, other: bool = False, restored: RestoredTo | None = None, binds_all: bool = True
+    ) -> None:
         begin = BEGINNING if restored is None else restored.epoch
         inputs = [InputChannel(each, 0, 1, (1,), begin) for each in (EAST, WEST)]
         feeds: list[tuple[InputChannel, ...]] = [tuple(inputs)]
         if other:
             feeds.append((InputChannel(OTHER, 1, 1, (1,), begin),))
-        self.notes = Notes(begin)
+        self.notes = Notes(begin, binds_all)
         output = OutputChannel(1, OUT, 1, 1000, (1,), begin, True)
         self.machine = AgreeingSlice(
             SliceId("counts", 0), 1, feeds, (output,), SETTINGS, self.notes, 0.01, restored
@@ -394,13 +397,12 @@ def test_what_comes_at_once_is_one_step_of_the_agreement() -> None:
     assert bench.notes.steps == before + 1
 
 
-@pytest.mark.parametrize("ready_in", [0, 1])
-def test_only_who_agrees_with_others_calls_anything_unwanted(ready_in: int) -> None:
-    bench = Bench()
-    bench.notes.ready_in = ready_in
+@pytest.mark.parametrize("binds_all", [False, True])
+def test_only_who_agrees_with_others_calls_anything_unwanted(binds_all: bool) -> None:
+    bench = Bench(binds_all=binds_all)
     for epoch in (1, 2):
         bench.frame(EAST, epoch, rows=1)
         bench.frame(WEST, epoch, rows=1)
     effects = bench.decide(BEGINNING, 1, (EAST, EAST)) + bench.take(Woken())
-    told = [(each.channel, each.below) for each in effects if isinstance(each, TellUnwanted)]
-    assert told == ([(WEST, 2)] if ready_in else [])
+    told = {each.channel: each.epochs for each in effects if isinstance(each, TellUnwanted)}
+    assert told == ({WEST: (BEGINNING + 1, 2, 2)} if binds_all else {})

@@ -187,11 +187,33 @@ def test_who_missed_a_decision_is_told() -> None:
         > 1 hears 2
           1 processes 5a
         > 2 waits
-          2 tells 1: named 5a
+          2 tells 1: as before, knows up to 0
         > 1 hears 2
           1 tells 2: decided 5a
         > 2 hears 1
           2 processes 5a
+        """,
+    )
+
+
+def test_who_missed_the_report_that_a_pulse_is_about_asks_for_it() -> None:
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 1 waits
+          1 tells 2: named 5a but promised 1
+        > 1 waits little
+        > 1 waits little
+          1 asks for the witness
+          1 tells 2: as before, knows up to 0
+        > 2 hears 1
+          2 tells 1: knows up to 0?
+        > 1 hears 2
+          1 tells 2: named 5a but promised 1
+        > 2 hears 1
+          2 tells 1: promised 1 after 0
         """,
     )
 

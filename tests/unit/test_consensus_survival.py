@@ -115,9 +115,9 @@ def test_without_the_witness_a_lone_replica_waits() -> None:
           1 tells 2: named 5a but promised 1
         > witness 1: 2
         > 1 waits long
-          1 tells 2: named 5a but promised 1
+          1 tells 2: as before, knows up to 0
         > 1 waits long
-          1 tells 2: named 5a but promised 1
+          1 tells 2: as before, knows up to 0
         """,
     )
 
@@ -182,7 +182,7 @@ def test_both_of_two_may_die_one_after_the_other() -> None:
           2 processes 5a
         > 2 waits long
           2 writes 5a
-          2 tells 1: named 5a
+          2 tells 1: as before, knows up to 5
         > 2 wrote
         > plan 2 of 3 4, after 1 of 1 2
           3 seals the store for plan 2
@@ -334,7 +334,7 @@ def test_a_new_replica_is_told_what_was_decided_and_names_nothing_before() -> No
         > 3 hears 1
         > 3 holds 5a
         > 1 waits
-          1 tells 2 3: knows up to 5
+          1 tells 2 3: as before, knows up to 5
         > 1 hears 3
           1 tells 3: decided 5a
         > 3 hears 1
@@ -357,7 +357,7 @@ def test_a_paused_replica_does_not_vote_but_learns() -> None:
         > 2 hears 1
         > 1 waits
           1 asks for the witness
-          1 tells 2: named 5a but promised 1
+          1 tells 2: as before, knows up to 0
         > witness 1: 1
           1 writes 5a
           1 tells 2: accepted 5a in 1
@@ -383,7 +383,7 @@ def test_a_resumed_replica_processes_nothing_that_its_new_state_contains() -> No
           1 tells 2: named 5a but promised 1
         > 1 waits
           1 asks for the witness
-          1 tells 2: named 5a but promised 1
+          1 tells 2: as before, knows up to 0
         > witness 1: 1
           1 writes 5a
           1 tells 2: accepted 5a in 1

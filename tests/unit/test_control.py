@@ -9,7 +9,16 @@ import msgpack
 import numpy as np
 import pytest
 
-from streammine.model.agreement import Bag, BagSet, Ballot, Decision, Decisions, Entry, Report
+from streammine.model.agreement import (
+    Bag,
+    BagSet,
+    Ballot,
+    Decision,
+    Decisions,
+    Entry,
+    Pulse,
+    Report,
+)
 from streammine.model.control import (
     MAXIMUM_MESSAGE_BYTES,
     Announcements,
@@ -23,6 +32,7 @@ from streammine.model.control import (
     Heartbeat,
     JobReport,
     MoveRequest,
+    PulseTold,
     ResendRequest,
     SavepointRequest,
     SchemeRequest,
@@ -101,6 +111,7 @@ HEARTBEAT = Heartbeat(
         Announcements(1, ((2, 3, 4, 2**40),)),
         StandingTold(1, SliceId("counts", 1), 2, REPORT_OF_STANDING),
         StandingTold(1, SliceId("counts", 1), 2, replace(REPORT_OF_STANDING, entries=())),
+        PulseTold(1, SliceId("counts", 1), 2, Pulse(3, 9, 4, INFINITY)),
         DecisionsTold(1, SliceId("counts", 1), 2, Decisions(3, (Decision(BEGINNING, CHOSEN),))),
         Directive(1, 20, BEGINNING, 10, 3),
         StateOffers(1, 3, (OFFER, OFFER)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streammine.engine.node_stimuli import TransmitControl
 from streammine.model import control
-from streammine.model.agreement import Report
+from streammine.model.agreement import Pulse, Report
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.vocabulary import MOST_ROWS
@@ -90,3 +90,21 @@ def test_of_what_a_replica_tells_of_its_standing_the_newest_leaves() -> None:
         credits("a", (1, 1, 1, 5)),
     ]
     assert not outbox
+
+
+def pulse(node: str, receiver: int, sequence: int) -> TransmitControl:
+    message = Pulse(1, sequence, 1, BEGINNING)
+    return TransmitControl(node, control.PulseTold(1, SliceId("counts", 0), receiver, message))
+
+
+def test_a_pulse_takes_the_place_of_another_one_but_not_of_a_report() -> None:
+    outbox = Outbox()
+    outbox.put(pulse("a", 2, 1))
+    assert outbox.urgent
+    outbox.put(pulse("a", 2, 2))
+    outbox.put(told("a", 3, 3))
+    outbox.put(pulse("a", 3, 4))
+    assert outbox.take() == [pulse("a", 2, 2), told("a", 3, 3)]
+    outbox.put(pulse("a", 2, 5))
+    outbox.put(told("a", 2, 6))
+    assert outbox.take() == [told("a", 2, 6)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from streammine.engine.feed_bags import Feeds
 from streammine.engine.input_channel import InputChannel
-from streammine.engine.output_channel import OutputChannel
+from streammine.engine.output_channel import OutputChannel, UnwantedRange
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import SliceSettings
 from streammine.engine.stimuli import (
@@ -25,16 +25,17 @@ from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.ids import SliceId
 
 EAST, WEST, OTHER = 0, 1, 2
-NOTHING = (BEGINNING, BEGINNING)
+NOTHING = UnwantedRange()
+NO_EPOCHS = (BEGINNING, BEGINNING)
 
 
 class Chooser:
     """East and west bring one input, of which a slice chooses; a third channel has no rival."""
 
-    def __init__(self, decided: int = 0) -> None:
+    def __init__(self, decided: int = 0, agrees: bool = True) -> None:
         channels = [InputChannel(each, 0, 1, (7, 8)) for each in (EAST, WEST)]
         self.feeds = [Feeds(tuple(channels)), Feeds((InputChannel(OTHER, 1, 1, (9,)),))]
-        self.unwanted = UnwantedFeeds(1, self.feeds, decided)
+        self.unwanted = UnwantedFeeds(1, self.feeds, decided, agrees)
         self.last = decided
 
     def decide(self, epoch: int, chosen: int, after: int | None = None) -> None:
@@ -48,24 +49,30 @@ class Chooser:
         return self.unwanted.news()
 
 
-def told(effects: Sequence[Effect]) -> dict[int, tuple[int, int]]:
+def told(effects: Sequence[Effect]) -> dict[int, tuple[int, int, int]]:
     """By channel; every one of its senders is told the same."""
     found = {}
     for each in effects:
         assert isinstance(each, TellUnwanted)
-        found[each.channel] = (each.first, each.below)
+        found[each.channel] = each.epochs
     return found
 
 
-def test_before_anything_is_decided_everybody_gives_what_it_has() -> None:
-    assert Chooser().busy() == []
+def test_before_anything_is_decided_the_others_give_one_epoch() -> None:
+    assert told(Chooser().unwanted.news()) == {WEST: (1, 1, 2)}
+
+
+def test_who_agrees_with_nobody_has_everybody_give_what_it_has() -> None:
+    chooser = Chooser(agrees=False)
+    chooser.decide(5, EAST)
+    assert chooser.busy() == []
 
 
 def test_who_was_not_chosen_is_told_what_was_decided_and_all_its_replicas_are() -> None:
     chooser = Chooser()
     chooser.decide(5, EAST)
     news = chooser.busy()
-    assert told(news) == {WEST: (1, 6)}
+    assert told(news) == {WEST: (1, 6, 6)}
     assert [each.sender for each in news if isinstance(each, TellUnwanted)] == [7, 8]
 
 
@@ -74,7 +81,7 @@ def test_what_was_told_is_not_news_and_is_repeated_when_asked_for() -> None:
     chooser.decide(5, EAST)
     chooser.busy()
     assert chooser.busy() == []
-    assert told(chooser.unwanted.again()) == {WEST: (1, 6)}
+    assert told(chooser.unwanted.again()) == {WEST: (1, 6, 6)}
 
 
 def test_an_epoch_that_a_receiver_was_chosen_for_is_wanted_of_it() -> None:
@@ -82,7 +89,7 @@ def test_an_epoch_that_a_receiver_was_chosen_for_is_wanted_of_it() -> None:
     chooser.decide(5, EAST)
     chooser.decide(6, WEST)
     chooser.decide(7, EAST)
-    assert told(chooser.busy()) == {WEST: (7, 8)}
+    assert told(chooser.busy()) == {WEST: (7, 8, 8)}
 
 
 def test_of_who_is_chosen_now_all_is_wanted() -> None:
@@ -90,28 +97,28 @@ def test_of_who_is_chosen_now_all_is_wanted() -> None:
     chooser.decide(5, EAST)
     chooser.busy()
     chooser.decide(6, WEST)
-    assert told(chooser.busy()) == {EAST: (6, 7), WEST: NOTHING}
+    assert told(chooser.busy()) == {EAST: (6, 7, 7), WEST: NOTHING}
 
 
-def test_where_nothing_is_left_to_do_everybody_may_give_what_it_has() -> None:
+def test_where_nothing_is_left_to_do_the_others_are_to_give_one_epoch_more() -> None:
     chooser = Chooser()
     chooser.decide(5, EAST)
     chooser.busy()
     chooser.unwanted.goes_on = False
-    assert told(chooser.unwanted.news()) == {WEST: NOTHING}
+    assert told(chooser.unwanted.news()) == {WEST: (1, 6, 7)}
 
 
 def test_nothing_is_said_of_what_was_decided_unheard() -> None:
     chooser = Chooser()
     chooser.decide(5, EAST)
     chooser.decide(9, EAST, after=8)
-    assert told(chooser.busy()) == {WEST: (9, 10)}
+    assert told(chooser.busy()) == {WEST: (9, 10, 10)}
 
 
 def test_the_end_of_the_input_is_the_last_there_is() -> None:
     chooser = Chooser()
     chooser.decide(INFINITY, EAST)
-    assert told(chooser.busy()) == {WEST: (1, INFINITY)}
+    assert told(chooser.busy()) == {WEST: (1, INFINITY, INFINITY)}
 
 
 # --- the source's end ---------------------------------------------------------------------------
@@ -124,16 +131,16 @@ def outputs(*numbers: int) -> list[OutputChannel]:
 def test_what_one_channel_wants_is_made() -> None:
     channels = outputs(3, 4)
     unwanted = UnwantedEpochs(channels)
-    channels[0].unwanted(5, (2, 9))
+    channels[0].unwanted(5, UnwantedRange(2, 9, 9))
     assert unwanted.epochs[0] == unwanted.epochs[1], "nobody has told of the other one"
-    channels[1].unwanted(5, (4, 7))
+    channels[1].unwanted(5, UnwantedRange(4, 7, 7))
     assert unwanted.epochs == (4, 7)
 
 
 def test_of_a_channels_receivers_the_one_that_knows_most_is_believed() -> None:
     (channel,) = channels = outputs(3)
-    channel.unwanted(5, (1, 4))
-    channel.unwanted(6, (6, 9))
+    channel.unwanted(5, UnwantedRange(1, 4, 4))
+    channel.unwanted(6, UnwantedRange(6, 9, 9))
     assert UnwantedEpochs(channels).epochs == (6, 9)
 
 
@@ -147,14 +154,28 @@ def test_a_source_that_somebody_else_reads_passes_over_nothing() -> None:
 def test_it_reads_on_as_soon_as_one_receiver_wants_it() -> None:
     (channel,) = channels = outputs(3)
     unwanted = UnwantedEpochs(channels)
-    channel.unwanted(5, (1, 4))
+    channel.unwanted(5, UnwantedRange(1, 4, 4))
     assert not unwanted.held, "the other replica has not said anything"
-    channel.unwanted(6, (1, 4))
+    channel.unwanted(6, UnwantedRange(1, 4, 4))
     assert unwanted.held
     assert not unwanted.holds_back(3)
     assert unwanted.holds_back(4)
     channel.unwanted(5, NOTHING)
     assert not unwanted.held
+
+
+def test_it_gives_as_much_more_as_any_receiver_wants() -> None:
+    first, second = channels = outputs(3, 4)
+    unwanted = UnwantedEpochs(channels)
+    for channel in channels:
+        for receiver in (5, 6):
+            channel.unwanted(receiver, UnwantedRange(1, 4, 4))
+    first.unwanted(5, UnwantedRange(1, 4, 5))
+    assert not unwanted.holds_back(4)
+    assert unwanted.holds_back(5)
+    assert unwanted.epochs == (1, 4), "what is decided stays so"
+    second.unwanted(5, UnwantedRange(1, 9, 9))
+    assert unwanted.holds_back(5), "what one channel has not decided is not read ahead for another"
 
 
 class Source:
@@ -165,8 +186,9 @@ class Source:
         output = OutputChannel(1, 3, 1, 1000, (5,), checkpointed=True)
         self.machine = SliceMachine(SliceId("west", 0), 1, (), (output,), settings)
 
-    def told(self, first: int, below: int) -> list[Read]:
-        return reads(self.machine.handle(UnwantedTold(3, 1, 5, first, below)))
+    def told(self, first: int, below: int, until: int) -> list[Read]:
+        epochs = UnwantedRange(first, below, until)
+        return reads(self.machine.handle(UnwantedTold(3, 1, 5, epochs)))
 
     def read(self, open_epoch: int) -> list[Read]:
         return reads(self.machine.handle(WorkDone(WorkResult(open_epoch=open_epoch))))
@@ -179,21 +201,21 @@ def reads(effects: list[Effect]) -> list[Read]:
 
 def test_a_source_reads_as_far_as_is_decided_and_then_waits() -> None:
     source = Source()
-    assert [each.unwanted for each in reads(source.machine.handle(Start()))] == [NOTHING]
-    assert source.told(1, 6) == [], "it is at work"
+    assert [each.unwanted for each in reads(source.machine.handle(Start()))] == [NO_EPOCHS]
+    assert source.told(1, 6, 6) == [], "it is at work"
     (read,) = source.read(open_epoch=4)
     assert read.unwanted == (1, 6)
     assert read.times == 1
     assert source.read(open_epoch=7) == []
-    assert source.told(1, 7) == []
-    (read,) = source.told(1, 9)
+    assert source.told(1, 7, 7) == []
+    (read,) = source.told(1, 9, 9)
     assert read.unwanted == (1, 9)
 
 
 def test_a_source_that_waits_reads_on_when_it_is_wanted() -> None:
     source = Source()
     source.machine.handle(Start())
-    source.told(1, 6)
+    source.told(1, 6, 6)
     assert source.read(open_epoch=7) == []
     (read,) = source.told(*NOTHING)
     assert read.unwanted[0] == read.unwanted[1]
@@ -202,6 +224,6 @@ def test_a_source_that_waits_reads_on_when_it_is_wanted() -> None:
 
 def test_word_of_another_generation_changes_nothing() -> None:
     source = Source()
-    source.machine.handle(UnwantedTold(3, 2, 5, 1, 6))
-    source.machine.handle(UnwantedTold(3, 1, 9, 1, 6))
+    source.machine.handle(UnwantedTold(3, 2, 5, UnwantedRange(1, 6, 6)))
+    source.machine.handle(UnwantedTold(3, 1, 9, UnwantedRange(1, 6, 6)))
     assert source.machine.outputs[3].links[5].unwanted == NOTHING
