@@ -103,6 +103,11 @@ class Ballots:
         afters = sorted(self._instances)
         return afters[: 2 * WINDOW] if self._settings.every_decision_stored else afters
 
+    @property
+    def tells_all(self) -> bool:
+        """Nothing is left out of `entries`."""
+        return len(self._near()) == len(self._instances)
+
     def forget(self, decided: int) -> None:
         for after in [each for each in self._instances if each < decided]:
             del self._instances[after]

@@ -463,7 +463,8 @@ class Consensus:
         learning = self.phase is Phase.LEARNING
         company = self._living.company if learning else set(self._replicas())
         others = tuple(sorted(company - {self.generation}))
-        if learning or self._telling.must_report(changes):
+        is_cut = self._ballots is not None and not self._ballots.tells_all
+        if learning or is_cut or self._telling.is_old or self._telling.must_report(changes):
             if others:
                 self._tell(others, asks=learning)
             self._telling.reported(changes)

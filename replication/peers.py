@@ -20,7 +20,8 @@ from streammine.model.epochs import BEGINNING
 
 class Peers:
     """The newest report of each generation, and when it was heard of. `unbuilt`: those that the plan brings,
-    and that have to be built before they take part in it. `changes` counts the reports that said anything."""
+    and that have to be built before they take part in it. `changes` counts newer reports, and that some were
+    forgotten."""
 
     def __init__(self) -> None:
         self.reports: dict[int, Report] = {}

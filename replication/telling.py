@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from streammine.model.agreement import Pulse
 
+MOST_PULSES = 16
+"""Between two reports, whatever has changed: who lacks one may be heard by nobody."""
+
 
 class Telling:
     """`has_news`: this replica has something to say that others could not see; `changes` counts what changed
-    in its part in ballots. Where there is neither, a pulse will do."""
+    in its part in ballots. Where there is neither, a pulse will do, but not for ever."""
 
     def __init__(self) -> None:
         self.has_news = False
@@ -15,6 +18,7 @@ class Telling:
         self._sequence = 0
         self._report = 0
         self._told_changes = 0
+        self._pulses = 0
         self._told_at = 0.0
 
     def look(self, now_seconds: float, every_seconds: float) -> None:
@@ -29,6 +33,11 @@ class Telling:
     def must_report(self, changes: int) -> bool:
         return self.has_news or changes != self._told_changes
 
+    @property
+    def is_old(self) -> bool:
+        """What is told next is to be a report."""
+        return self._pulses >= MOST_PULSES
+
     def number(self) -> int:
         """Of what is told next."""
         self._sequence += 1
@@ -42,8 +51,10 @@ class Telling:
         """All others were sent the report that was numbered last."""
         self.has_news = False
         self._told_changes = changes
+        self._pulses = 0
         self._report = self._sequence
 
     def pulse(self, generation: int, decided: int) -> Pulse:
         """Also to who has got another report since: it said the same."""
+        self._pulses += 1
         return Pulse(generation, self.number(), self._report, decided)

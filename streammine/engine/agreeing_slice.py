@@ -97,7 +97,7 @@ class AgreeingSlice(SliceMachine):
         self._told = dict.fromkeys(
             (each.number for feeds in self.feeds for each in feeds.channels), BEGINNING
         )
-        self._reports: dict[tuple[int, ...], TellReplicas] = {}
+        self._reports: dict[tuple[int, ...], words.Report] = {}
         self._decisions: deque[Decision] = deque()
         self._unwanted_feeds = UnwantedFeeds(
             generation, self.feeds, self._named, agreement.binds_all
@@ -108,7 +108,7 @@ class AgreeingSlice(SliceMachine):
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         effects = super().handle(stimulus)
         # of a step's reports the last one says all
-        effects += self._reports.values()
+        effects += [TellReplicas(*each) for each in self._reports.items()]
         self._reports.clear()
         return effects
 
@@ -246,7 +246,7 @@ class AgreeingSlice(SliceMachine):
         for effect in self.agreement.handle(stimulus):
             match effect:
                 case words.Tell(receivers, words.Report() as report):
-                    self._reports[receivers] = TellReplicas(receivers, report)
+                    self._report(receivers, report)
                 case words.Tell(receivers, message):
                     effects.append(TellReplicas(receivers, message))
                 case words.Decided(decision):
@@ -259,6 +259,11 @@ class AgreeingSlice(SliceMachine):
                     # bags come from their receivers; who is outrun is listed no more, and will be withdrawn
                     continue
         return effects + self._follow()
+
+    def _report(self, receivers: tuple[int, ...], report: words.Report) -> None:
+        before = self._reports.get(receivers)
+        newest = report if before is None else words.newest(before, report)
+        self._reports[receivers] = newest
 
     def _prefer(self, decision: Decision) -> None:
         """The receivers that were chosen are named first from now on, and the others not waited for."""

@@ -87,6 +87,10 @@ class Feeds:
     def prefer(self, number: int) -> None:
         self.preferred = next(each for each in self.channels if each.number == number)
 
+    def lags(self, epoch: int) -> bool:
+        """The preferred channel has not ended that epoch."""
+        return _open_epoch(self.preferred) <= epoch
+
     @property
     def open_epoch(self) -> int:
         """Some channel has ended every epoch below. The input is over when all channels are."""

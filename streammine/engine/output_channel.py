@@ -90,9 +90,9 @@ class Entry(Kept):
 
 
 class UnwantedRange(NamedTuple):
-    """Epochs from `first` to below `below` that a receiver has taken from another source; none, where they
-    are equal. The sender need not read on once all epochs below `until` are over; INFINITY: it is to give all
-    that it has."""
+    """Epochs from `first` to below `below` that a receiver has taken from another source; none, where `first`
+    is not below `below`. The sender need not read on once all epochs below `until` are over; INFINITY: it is
+    to give all that it has."""
 
     first: int = BEGINNING
     below: int = BEGINNING

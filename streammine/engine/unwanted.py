@@ -4,7 +4,7 @@ Theory: of each epoch one receiver's bag counts, and mostly it is the same one's
 have of that epoch would be parted, sent and thrown away. So who chooses tells them which epochs are decided,
 and they pass over these; and while the one that was chosen last gives epoch after epoch, they read no
 further. As soon as there is nothing left to process and it has given nothing for longer than is usual, each
-of them is to give one epoch more, and the first one to end it is heard first. Who is chosen gives all it has.
+of them is to give an epoch more, and the first one to end it is heard first. Who is chosen gives all it has.
 So a pause does not make everybody read ahead as far as there is credit.
 
 House rules
@@ -13,8 +13,8 @@ House rules
   chooses nothing else. A source passes over what nobody wants, of all who choose.
 * What a source has made stays as it is; its ends of epochs always come, and so do dead rows. A source passes
   over nothing where an operator behind it may set rows aside (see `chosen_among`).
-* Where epochs are empty a source that ends the next one ends all up to its next rows, and so many are decided
-  at once.
+* Nobody is chosen for an epoch that is empty. So where the one that was chosen last is overtaken by empty
+  epochs the others are to give twice as much with each, for it may be over, or have gone for good.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streammine.engine.feed_bags import Feeds
 from streammine.engine.input_channel import after
 from streammine.engine.output_channel import NOTHING_UNWANTED, OutputChannel, UnwantedRange
 from streammine.engine.stimuli import Effect, TellUnwanted
-from streammine.model.agreement import Decision
+from streammine.model.agreement import BagSet, Decision
 from streammine.model.epochs import BEGINNING, INFINITY
 
 
@@ -44,7 +44,7 @@ class UnwantedEpochs:
 
     @property
     def held(self) -> bool:
-        """Another source was chosen, everywhere."""
+        """Nobody wants all that it has."""
         return bool(self._channels) and all(
             each.links and all(link.unwanted.until < INFINITY for link in each.links.values())
             for each in self._channels
@@ -90,6 +90,7 @@ class UnwantedFeeds:
         self._below = after(decided)
         self._firsts = dict.fromkeys(self._channels, self._below)
         self._inputs = [each for each in feeds if each.several]
+        self._more = dict.fromkeys((each.number for each in self._inputs), 1)
         self._told: dict[int, UnwantedRange] = {}
 
     def decided(self, decision: Decision) -> None:
@@ -101,6 +102,16 @@ class UnwantedFeeds:
         for _, bag in decision.chosen.bags:
             if int(bag.digest) in self._firsts:
                 self._firsts[int(bag.digest)] = self._below
+        self.goes_on |= bool(decision.chosen.bags)
+        self._note_empty(decision.chosen)
+
+    def _note_empty(self, chosen: BagSet) -> None:
+        """Inputs without a bag there whose preferred channel was overtaken."""
+        given = {number for number, _ in chosen.bags}
+        for feeds in self._inputs:
+            overtaken = feeds.number not in given and feeds.lags(chosen.epoch)
+            more = 2 * self._more[feeds.number] if overtaken else 1
+            self._more[feeds.number] = min(more, INFINITY)
 
     def news(self) -> list[Effect]:
         """What has changed since it was told."""
@@ -120,7 +131,8 @@ class UnwantedFeeds:
     def _epochs(self, feeds: Feeds, number: int) -> UnwantedRange:
         if not self._agrees or number == feeds.preferred.number:
             return NOTHING_UNWANTED
-        until = self._below if self.goes_on else min(self._below + 1, INFINITY)
+        more = 0 if self.goes_on else self._more[feeds.number]
+        until = min(self._below + more, INFINITY)
         return UnwantedRange(self._firsts[number], self._below, until)
 
     def _tell(self, number: int) -> list[Effect]:

@@ -25,7 +25,7 @@ the decision alone, a plan names none before it, and a replica that is `Behind` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from streammine.model.epochs import BEGINNING
@@ -136,6 +136,11 @@ class Report:
     votes: bool = True
     asks: bool = False
     entries: tuple[Entry, ...] = ()
+
+
+def newest(before: Report, report: Report) -> Report:
+    """What is to be told where an older report to the same replicas still waits: it may have asked."""
+    return report if report.asks or not before.asks else replace(report, asks=True)
 
 
 @dataclass(frozen=True, slots=True)

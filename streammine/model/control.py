@@ -96,7 +96,7 @@ class StandingTold:
 
 @dataclass(frozen=True, slots=True)
 class PulseTold:
-    """The replica that sends is there, and stands as it told the one of generation `receiver`."""
+    """The replica that sends is there, and stands as it last told all others of its slice."""
 
     job: int
     slice: SliceId

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streammine.engine.node_stimuli import TransmitControl, TransmitFrame
 from streammine.model import control
+from streammine.model.agreement import newest
 from streammine.model.ids import SliceId
+
+_Replica = tuple[str, int, SliceId, int]
+"""The node where it is, its job, its slice and its generation."""
 
 
 class Outbox:
@@ -17,7 +23,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._effects: list[TransmitFrame | TransmitControl] = []
-        self._standings: dict[tuple[str, int, SliceId, int], TransmitControl] = {}
+        self._standings: dict[_Replica, control.StandingTold | control.PulseTold] = {}
         self._frontiers: dict[tuple[str, int], dict[tuple[int, int, int], int]] = {}
 
     def __bool__(self) -> bool:
@@ -35,22 +41,27 @@ class Outbox:
                 for channel, sender, receiver, frontier in links:
                     link = (channel, sender, receiver)
                     frontiers[link] = max(frontier, frontiers.get(link, frontier))
-            case TransmitControl(node, control.StandingTold(job, slice_id, receiver)):
-                self._standings[node, job, slice_id, receiver] = effect
-            case TransmitControl(node, control.PulseTold(job, slice_id, receiver)):
-                self._put_pulse((node, job, slice_id, receiver), effect)
+            case TransmitControl(
+                node,
+                control.StandingTold(job, slice_id, receiver)
+                | control.PulseTold(job, slice_id, receiver) as told,
+            ):
+                self._put_standing((node, job, slice_id, receiver), told)
             case _:
                 self._effects.append(effect)
 
-    def _put_pulse(self, to: tuple[str, int, SliceId, int], effect: TransmitControl) -> None:
+    def _put_standing(self, to: _Replica, told: control.StandingTold | control.PulseTold) -> None:
         waits = self._standings.get(to)
-        if waits is None or isinstance(waits.message, control.PulseTold):
-            self._standings[to] = effect
+        if isinstance(waits, control.StandingTold):
+            if isinstance(told, control.PulseTold):
+                return
+            told = replace(told, message=newest(waits.message, told.message))
+        self._standings[to] = told
 
     def take(self) -> list[TransmitFrame | TransmitControl]:
         """Everything, which is then gone from here."""
         taken, self._effects = self._effects, []
-        taken += self._standings.values()
+        taken += [TransmitControl(to[0], told) for to, told in self._standings.items()]
         self._standings.clear()
         for (node, job), frontiers in self._frontiers.items():
             links = [(*link, frontier) for link, frontier in frontiers.items()]

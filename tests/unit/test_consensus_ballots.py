@@ -196,6 +196,27 @@ def test_who_missed_a_decision_is_told() -> None:
     )
 
 
+def test_what_was_not_got_is_asked_for_again() -> None:
+    check(
+        ready(2),
+        """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5b
+          2 tells 1: named 5b
+        > 1 hears 2
+          1 tells 2: accepted 5a in 1
+        > 2 hears 1
+          2 fetches 5a from 1
+          2 tells 1: named 5b but promised 1
+        > 2 waits little
+        > 2 waits little
+          2 fetches 5a from 1
+          2 tells 1: as before, knows up to 0
+        """,
+    )
+
+
 def test_who_missed_the_report_that_a_pulse_is_about_asks_for_it() -> None:
     check(
         ready(2),

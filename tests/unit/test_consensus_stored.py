@@ -104,3 +104,32 @@ def test_a_leader_that_lacks_a_bag_proposes_what_the_others_hold_where_all_is_st
           1 processes 5a
         """,
     )
+
+
+def test_who_coordinates_after_another_one_writes_what_that_one_did_not() -> None:
+    check(
+        ready(3, stored=True),
+        """
+        > 1 has 5a
+          1 tells 2 3: named 5a
+        > 2 has 5a
+          2 tells 1 3: named 5a
+        > 3 has 5a
+          3 tells 1 2: named 5a
+        > 2 hears 1
+        > 2 hears 3
+        > 2 waits little
+        > 3 waits little
+          3 tells 1 2: as before, knows up to 0
+        > 2 hears 3
+        > 2 waits little
+          2 tells 1 3: as before, knows up to 0
+        > 3 waits little
+          3 tells 1 2: named 5a but promised 3
+        > 2 hears 3
+          2 tells 1 3: named 5a but promised 3
+        > 2 waits little
+          2 writes 5a
+          2 tells 1 3: as before, knows up to 0
+        """,
+    )

@@ -66,8 +66,10 @@ def test_credit_alone_is_not_urgent() -> None:
     assert not outbox.urgent
 
 
-def told(node: str, receiver: int, sequence: int, index: int = 0) -> TransmitControl:
-    report = Report(1, sequence, 1, 1, BEGINNING)
+def told(
+    node: str, receiver: int, sequence: int, index: int = 0, asks: bool = False
+) -> TransmitControl:
+    report = Report(1, sequence, 1, 1, BEGINNING, asks=asks)
     return TransmitControl(
         node, control.StandingTold(1, SliceId("counts", index), receiver, report)
     )
@@ -108,3 +110,14 @@ def test_a_pulse_takes_the_place_of_another_one_but_not_of_a_report() -> None:
     outbox.put(pulse("a", 2, 5))
     outbox.put(told("a", 2, 6))
     assert outbox.take() == [told("a", 2, 6)]
+
+
+def test_a_report_that_asks_is_not_replaced_by_one_that_does_not() -> None:
+    outbox = Outbox()
+    outbox.put(told("a", 2, 1, asks=True))
+    outbox.put(told("a", 2, 2))
+    outbox.put(told("a", 3, 1))
+    outbox.put(told("a", 3, 2, asks=True))
+    assert outbox.take() == [told("a", 2, 2, asks=True), told("a", 3, 2, asks=True)]
+    outbox.put(told("a", 2, 3))
+    assert outbox.take() == [told("a", 2, 3)], "it has left"

@@ -44,6 +44,13 @@ class Chooser:
         self.unwanted.decided(Decision(self.last if after is None else after, BagSet(epoch, bags)))
         self.last = epoch
 
+    def pass_over(self, epoch: int) -> None:
+        """In a pause an epoch is decided that is empty."""
+        self.unwanted.goes_on = False
+        self.unwanted.decided(Decision(self.last, BagSet(epoch, ((OTHER, Bag(str(OTHER))),))))
+        self.unwanted.goes_on = False
+        self.last = epoch
+
     def busy(self) -> list[Effect]:
         self.unwanted.goes_on = True
         return self.unwanted.news()
@@ -106,6 +113,42 @@ def test_where_nothing_is_left_to_do_the_others_are_to_give_one_epoch_more() -> 
     chooser.busy()
     chooser.unwanted.goes_on = False
     assert told(chooser.unwanted.news()) == {WEST: (1, 6, 7)}
+
+
+def test_where_who_was_chosen_is_overtaken_by_empty_epochs_the_others_give_more_and_more() -> None:
+    chooser = Chooser()
+    chooser.decide(5, EAST)
+    for epoch, until in ((6, 9), (7, 12), (8, 17)):
+        chooser.pass_over(epoch)
+        assert told(chooser.unwanted.news()) == {WEST: (1, epoch + 1, until)}
+    chooser.decide(20, EAST)
+    chooser.unwanted.goes_on = False
+    assert told(chooser.unwanted.news()) == {WEST: (1, 21, 22)}, "it goes on"
+
+
+def test_who_has_ended_empty_epochs_is_not_overtaken_by_them() -> None:
+    chooser = Chooser()
+    chooser.decide(5, EAST)
+    chooser.feeds[0].preferred.open_epoch = 9
+    for epoch in (6, 7, 8):
+        chooser.pass_over(epoch)
+        assert told(chooser.unwanted.news()) == {WEST: (1, epoch + 1, epoch + 2)}
+    chooser.pass_over(9)
+    assert told(chooser.unwanted.news()) == {WEST: (1, 10, 12)}
+
+
+def test_however_long_it_is_overtaken_an_epoch_is_named() -> None:
+    chooser = Chooser()
+    for epoch in range(1, 100):
+        chooser.pass_over(epoch)
+    assert told(chooser.unwanted.news()) == {WEST: (1, 100, INFINITY)}
+
+
+def test_a_choice_ends_a_pause() -> None:
+    chooser = Chooser()
+    chooser.unwanted.goes_on = False
+    chooser.decide(5, EAST)
+    assert told(chooser.unwanted.news()) == {WEST: (1, 6, 6)}
 
 
 def test_nothing_is_said_of_what_was_decided_unheard() -> None:
