@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streammine.model.epochs import BEGINNING
 
-LONGEST_PAUSE_TICKS = 8
+LONGEST_PAUSE_TICKS = 5
 """After which it is one, whatever is usual."""
 
 UNUSUAL = 1.5

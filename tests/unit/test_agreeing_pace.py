@@ -30,7 +30,8 @@ def test_where_decisions_come_fast_a_pause_is_as_short_as_patience_allows() -> N
 
 
 def test_where_decisions_take_long_a_pause_is_longer_than_they_take() -> None:
-    assert ticks_until_it_pauses(deciding_every(4)) == 6
+    assert ticks_until_it_pauses(deciding_every(2)) == 3
+    assert ticks_until_it_pauses(deciding_every(3)) == 5
 
 
 def test_a_pause_begins_in_time_whatever_is_usual() -> None:
