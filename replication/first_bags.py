@@ -16,7 +16,7 @@ class FirstBags:
     """Implements `Agreement`."""
 
     binds_all = False
-    ready_in = spent_plan = 0
+    spent_plan = 0
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Which replicas of a slice seem to take part (used by `consensus`).
 
-Nothing that is decided depends on it.
+It tells who tries what; no rule of safety depends on it.
 """
 
 from __future__ import annotations

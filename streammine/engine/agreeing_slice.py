@@ -246,7 +246,8 @@ class AgreeingSlice(SliceMachine):
         for effect in self.agreement.handle(stimulus):
             match effect:
                 case words.Tell(receivers, words.Report() as report):
-                    self._report(receivers, report)
+                    before = self._reports.get(receivers, report)
+                    self._reports[receivers] = words.newest(before, report)
                 case words.Tell(receivers, message):
                     effects.append(TellReplicas(receivers, message))
                 case words.Decided(decision):
@@ -259,11 +260,6 @@ class AgreeingSlice(SliceMachine):
                     # bags come from their receivers; who is outrun is listed no more, and will be withdrawn
                     continue
         return effects + self._follow()
-
-    def _report(self, receivers: tuple[int, ...], report: words.Report) -> None:
-        before = self._reports.get(receivers)
-        newest = report if before is None else words.newest(before, report)
-        self._reports[receivers] = newest
 
     def _prefer(self, decision: Decision) -> None:
         """The receivers that were chosen are named first from now on, and the others not waited for."""

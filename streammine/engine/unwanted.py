@@ -78,9 +78,7 @@ class UnwantedFeeds:
     one takes is not to be called unwanted. `goes_on`: there is something to process, or something was decided
     just now."""
 
-    def __init__(
-        self, generation: int, feeds: Sequence[Feeds], decided: int, agrees: bool = True
-    ) -> None:
+    def __init__(self, generation: int, feeds: Sequence[Feeds], decided: int, agrees: bool) -> None:
         self.goes_on = False
         self._agrees = agrees
         self._generation = generation

@@ -78,7 +78,7 @@ class ReplicaPlan:
 
     `former`: the plans before it that listed replicas of this slice, also the same ones, oldest first. Those
     older than one in which a majority of the replicas, and two at least, has been ready
-    (`Agreement.ready_in`) may be left out.
+    (`Report.ready_in`) may be left out.
     """
 
     version: int
@@ -375,12 +375,6 @@ class Agreement(Protocol):
     @property
     def binds_all(self) -> bool:
         """What is decided is so for all replicas of the slice, and not for this one alone."""
-        ...
-
-    @property
-    def ready_in(self) -> int:
-        """The newest plan that this replica has learnt enough for to vote; to be reported to the manager.
-        Who agrees with nobody stays at 0."""
         ...
 
     @property

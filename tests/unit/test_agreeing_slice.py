@@ -44,7 +44,7 @@ class Notes:
 
     def __init__(self, decided: int, binds_all: bool) -> None:
         self.binds_all = binds_all
-        self.ready_in = self.spent_plan = 0
+        self.spent_plan = 0
         self.decided = decided
         self.steps = 0
         self.told: list[words.AgreementStimulus] = []

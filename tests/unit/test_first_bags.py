@@ -40,4 +40,4 @@ def test_it_votes_in_no_plan() -> None:
     choice = FirstBags(1, AgreementSettings())
     for stimulus in (PlanChanged(ReplicaPlan(1, (1, 2))), Tick(1.0)):
         assert choice.handle(stimulus) == []
-    assert choice.ready_in == 0
+    assert not choice.binds_all
