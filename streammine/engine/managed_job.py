@@ -295,7 +295,7 @@ class ManagedJob:
                 retained.append(max(report.retained_after, self.retain_after, taken))
             else:
                 # it is being built: it stands where it will begin
-                epoch = BEGINNING if each.restore is None else each.restore.epoch
+                epoch = _begin(each)
                 lacks.append(epoch if epoch == BEGINNING else epoch + 1)
                 retained.append(epoch)
             if each.rung.publishes:
@@ -332,7 +332,7 @@ class ManagedJob:
         """The epoch that each replica which a plan adds is built from, BEGINNING for nothing."""
         added = self.generation_in(plan.version)
         return {
-            slice_id: BEGINNING if each.restore is None else each.restore.epoch
+            slice_id: _begin(each)
             for slice_id, group in plan.placements.items()
             for each in group
             if each.generation == added
@@ -345,7 +345,8 @@ class ManagedJob:
 
         Nobody who takes from them may lack anything up to that epoch, and who sends to them must hold all
         that comes after it; replicas of other origins keep only that. Who agrees with others on what comes
-        next begins where they have been, and nobody before what his slice has left out.
+        next begins where all of them have been: those that began later can't tell what was decided before.
+        Nobody begins before what his slice has left out.
         """
         if not self.known:
             return None
@@ -374,6 +375,8 @@ class ManagedJob:
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
         if slice_id.vertex in self.graph.agreeing:
+            if any(_begin(each) > epoch for each in placements[slice_id] if each.rung.queues):
+                return False
             takers.add(slice_id)
         return all(
             self.line_standing(each, placements[each], {}).retained_after <= epoch
@@ -425,3 +428,8 @@ def _standing(report: SliceReport) -> SliceStanding:
         report.last_epoch,
         report.snapshots,
     )
+
+
+def _begin(placement: Placement) -> int:
+    """The epoch that a replica was, or is, built from."""
+    return BEGINNING if placement.restore is None else placement.restore.epoch

@@ -18,6 +18,7 @@ from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
 from streammine.model.schemes import Scheme
+from streammine.model.snapshots import Restore
 from tests.unit.managing import checkpoint, leading, plan_of, planned, told
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
 
@@ -27,6 +28,14 @@ COUNTS = SliceId("counts", 0)
 def replicated(replicas: int) -> JobGraph:
     active = {"replicas": replicas, "scheme": Scheme.ACTIVE_REPLICATION}
     return JobGraph(tuple(replace(each, **active) for each in GRAPH.vertices), GRAPH.edges)
+
+
+def agreeing() -> JobGraph:
+    """Both replicas of the counts agree on their input."""
+    source, counts = GRAPH.vertices
+    counts = replace(counts, replicas=2, scheme=Scheme.ACTIVE_REPLICATION)
+    (edge,) = GRAPH.edges
+    return JobGraph((source, counts), (replace(edge, stages=("feed",), either=True),))
 
 
 class Managed:
@@ -321,14 +330,25 @@ def test_the_status_tells_of_every_replica_which_node_has_it_and_whether_it_lead
     ]
 
 
+@pytest.mark.parametrize(("began", "origin"), [(None, 20), (10, 20), (20, 20), (30, None)])
+@pytest.mark.parametrize("place", [0, 1])
+def test_who_agrees_with_others_begins_where_all_of_them_have_been(
+    began: int | None, origin: int | None, place: int
+) -> None:
+    """A slice that was rebuilt alone, from a snapshot of no complete checkpoint, knows nothing of what was
+    decided before; and who learns waits for it."""
+    managed = Managed("ab", graph=agreeing())
+    job, counts = managed.manager.jobs[1], SliceId("counts", 0)
+    group = list(managed.plan.placements[counts])
+    group[place] = replace(group[place], restore=None if began is None else Restore(began, None))
+    job.plan = replace(managed.plan, placements=managed.plan.placements | {counts: tuple(group)})
+    origins = job.origins([counts])
+    assert (origins and origins[counts] and origins[counts].epoch) == origin
+
+
 def test_nobody_begins_the_job_anew_for_a_replica_that_lives_and_was_far_behind() -> None:
     """Of what lies before the older of two complete checkpoints, what was agreed on is forgotten."""
-    source, counts = GRAPH.vertices
-    counts = replace(counts, replicas=2, scheme=Scheme.ACTIVE_REPLICATION)
-    (edge,) = GRAPH.edges
-    managed = Managed(
-        "ab", graph=JobGraph((source, counts), (replace(edge, stages=("feed",), either=True),))
-    )
+    managed = Managed("ab", graph=agreeing())
     (second,) = managed.plan.placements[SliceId("counts", 0)][1:]
     assert second.node == "b"
     managed.hear(behind={second.generation: 5})
