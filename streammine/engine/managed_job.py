@@ -295,9 +295,8 @@ class ManagedJob:
                 retained.append(max(report.retained_after, self.retain_after, taken))
             else:
                 # it is being built: it stands where it will begin
-                epoch = _begin(each)
-                lacks.append(epoch if epoch == BEGINNING else epoch + 1)
-                retained.append(epoch)
+                lacks.append(each.begin if each.begin == BEGINNING else each.begin + 1)
+                retained.append(each.begin)
             if each.rung.publishes:
                 published.append(retained[-1])
         if not published:
@@ -332,7 +331,7 @@ class ManagedJob:
         """The epoch that each replica which a plan adds is built from, BEGINNING for nothing."""
         added = self.generation_in(plan.version)
         return {
-            slice_id: _begin(each)
+            slice_id: each.begin
             for slice_id, group in plan.placements.items()
             for each in group
             if each.generation == added
@@ -375,7 +374,7 @@ class ManagedJob:
         senders = {channel.source for channel in self.graph.inputs[slice_id]}
         takers = {channel.target for channel in self.graph.outputs[slice_id]}
         if slice_id.vertex in self.graph.agreeing:
-            if any(_begin(each) > epoch for each in placements[slice_id] if each.rung.queues):
+            if any(each.begin > epoch for each in placements[slice_id] if each.rung.queues):
                 return False
             takers.add(slice_id)
         return all(
@@ -411,9 +410,8 @@ class ManagedJob:
     def _stands_after(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica has every epoch up to this one behind it."""
         report = self.report_of(slice_id, placement)
-        origin = BEGINNING if placement.restore is None else placement.restore.epoch
         if report is None or report.received == BEGINNING:
-            return origin
+            return placement.begin
         return report.received - 1
 
 
@@ -428,8 +426,3 @@ def _standing(report: SliceReport) -> SliceStanding:
         report.last_epoch,
         report.snapshots,
     )
-
-
-def _begin(placement: Placement) -> int:
-    """The epoch that a replica was, or is, built from."""
-    return BEGINNING if placement.restore is None else placement.restore.epoch

@@ -354,6 +354,11 @@ class Placement:
     leaving: bool = False
     rung: Scheme = Scheme.ACTIVE_REPLICATION
 
+    @property
+    def begin(self) -> int:
+        """The epoch that the replica was, or is, built from, BEGINNING for nothing."""
+        return BEGINNING if self.restore is None else self.restore.epoch
+
 
 @dataclass(frozen=True)
 class AgreeingReplicas:

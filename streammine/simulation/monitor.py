@@ -215,8 +215,8 @@ class Monitor:
                 stands_at = taker.machine.inputs[channel.number].open_epoch
                 needed = channel.retained_after < stands_at
             else:
-                origin = BEGINNING if placement.restore is None else placement.restore.epoch
-                needed = channel.retained_after <= book.forgettable(channel.number, origin)
+                forgettable = book.forgettable(channel.number, placement.begin)
+                needed = channel.retained_after <= forgettable
             assert needed or channel.retained_after == BEGINNING, (
                 f"{book.name}: channel {channel.number} has forgotten epochs up to "
                 f"{channel.retained_after}, which generation {placement.generation} of {target} lacks"

@@ -338,12 +338,12 @@ def test_who_agrees_with_others_begins_where_all_of_them_have_been(
     """A slice that was rebuilt alone, from a snapshot of no complete checkpoint, knows nothing of what was
     decided before; and who learns waits for it."""
     managed = Managed("ab", graph=agreeing())
-    job, counts = managed.manager.jobs[1], SliceId("counts", 0)
-    group = list(managed.plan.placements[counts])
+    job = managed.manager.jobs[1]
+    group = list(managed.plan.placements[COUNTS])
     group[place] = replace(group[place], restore=None if began is None else Restore(began, None))
-    job.plan = replace(managed.plan, placements=managed.plan.placements | {counts: tuple(group)})
-    origins = job.origins([counts])
-    assert (origins and origins[counts] and origins[counts].epoch) == origin
+    job.plan = replace(managed.plan, placements=managed.plan.placements | {COUNTS: tuple(group)})
+    origins = job.origins([COUNTS])
+    assert (origins and origins[COUNTS] and origins[COUNTS].epoch) == origin
 
 
 def test_nobody_begins_the_job_anew_for_a_replica_that_lives_and_was_far_behind() -> None:
