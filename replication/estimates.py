@@ -13,15 +13,18 @@ Every recovery goes up the same ladder (DESIGN §5), and a scheme has climbed so
 
     detect   measured: from the loss until the manager knows of it
     switch   measured: until the plan has reached all nodes, and links are subscribed
-    deploy   measured: building the operator
-    load     bytes of the snapshot / measured bytes per second
+    deploy   measured: building the operator; times the slices that are built on the same node
+    load     bytes of the snapshots that are loaded on the same node / measured bytes per second
     catch up (backlog + input rate x outage) / (rate - input rate)
 
 The thesis names what such an estimate rests on, the checkpoint's size and the input's rate (section 6.1); the
-formulas are ours. The *outage* is everything before the replica processes again. The *backlog* of the
+formulas are ours. What is lost is a node, with all slices that it leads: each of the nodes left makes up for
+its share of them, one after the other (`SharedLoss`), whatever their schemes are: these are chosen alike. So
+the *rate* is that part of what the slice processes while it works that the others' work leaves to it. The
+*outage* is everything before the replica processes again. The *backlog* of the
 first four is the input after the newest complete checkpoint at the worst moment (`SliceOutlook`), and more
-comes during the outage and while it catches up. The *rate* is how fast the slice processes, and where the
-backlog has to be fetched first, not more than that goes. Who is not faster than the input never catches up.
+comes during the outage and while it catches up. Where the backlog has to be fetched first, the rate is not
+more than that goes. Who is not faster than the input never catches up.
 Where the input waits for the slice, nothing comes meanwhile: catching up takes backlog / rate.
 
 Under gap recovery the first three make up for nothing that came until the loss was known: what is left out is
@@ -55,12 +58,14 @@ def recovery_estimate(
         # it works its queue off while others notice the loss
         left_seconds = max(0.0, _own_queue_seconds(outlook) - detect_seconds - switch_seconds)
         return RecoveryEstimate(detect_seconds, switch_seconds, catch_up_seconds=left_seconds)
-    deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds
-    load_seconds = 0.0 if scheme.holds_state else outlook.load_bytes / times.load_bytes_per_second
+    shared = outlook.shared
+    deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds * shared.slices
+    load_bytes = 0.0 if scheme.holds_state else max(outlook.load_bytes, shared.state_bytes)
+    load_seconds = load_bytes / times.load_bytes_per_second
     known_seconds = switch_seconds + deploy_seconds + load_seconds
     outage_seconds = detect_seconds + known_seconds
     fetch_rate = math.inf if scheme.queues else times.fetch_bytes_per_second
-    rate = min(outlook.processing_bytes_per_second, fetch_rate)
+    rate = min(outlook.processing_bytes_per_second * _own_share(outlook), fetch_rate)
     if semantics == "gap" and not scheme.queues:
         catch_up_seconds = _catch_up_seconds(outlook, 0.0, rate, known_seconds)
     else:
@@ -68,6 +73,12 @@ def recovery_estimate(
     return RecoveryEstimate(
         detect_seconds, switch_seconds, deploy_seconds, load_seconds, catch_up_seconds
     )
+
+
+def _own_share(outlook: SliceOutlook) -> float:
+    """Of the work that the node has to catch up with where the slice is rebuilt."""
+    busy_share, shared = outlook.busy_share, outlook.shared.busy_share
+    return busy_share / shared if shared > busy_share > 0 else 1.0
 
 
 def _own_queue_seconds(outlook: SliceOutlook) -> float:

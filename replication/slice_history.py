@@ -79,6 +79,7 @@ class SliceHistory:
             queued_bytes=seen.queued_bytes,
             standby_queued_bytes=seen.standby_queued_bytes,
             input_waits=seen.input_waits,
+            shared=seen.shared,
         )
 
     @property

@@ -73,7 +73,7 @@ from streammine.engine.policies import Policies
 from streammine.engine.rebuilding import lost_agreement, rebuilt_plan
 from streammine.engine.scheme_wishes import asked_plan, scheme_refusal
 from streammine.model import recovery
-from streammine.model.control import Directive, Heartbeat
+from streammine.model.control import Directive
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.job import JobOutcome, Plan
 from streammine.model.recovery import Checkpoint, CheckpointEffect
@@ -113,8 +113,8 @@ class ManagerMachine:
             case Elected(leading, member):
                 self.member = member
                 self._elected(leading)
-            case NodesChanged(nodes):
-                self._nodes_changed(nodes)
+            case NodesChanged():
+                self._nodes_changed(stimulus)
             case JobSeen():
                 self._arrived(stimulus)
             case PlanSeen(plan):
@@ -122,8 +122,8 @@ class ManagerMachine:
                 self._stands(plan)
             case PlanRefused(job, version, series):
                 self._plan_refused(job, version, series)
-            case Reported(heartbeat):
-                self._reported(heartbeat)
+            case Reported():
+                self._reported(stimulus)
             case Ticked(now_seconds, clock_seconds):
                 if self.now_seconds == 0.0:
                     # whoever was heard of before the clock was known has been heard of now
@@ -208,11 +208,12 @@ class ManagerMachine:
             self._heard = dict.fromkeys(self.nodes, self.now_seconds)
         self.leading = leading
 
-    def _nodes_changed(self, nodes: tuple[Node, ...]) -> None:
+    def _nodes_changed(self, stimulus: NodesChanged) -> None:
+        nodes, now_seconds = stimulus.nodes, stimulus.now_seconds or self.now_seconds
         for gone in set(self.nodes) - set(nodes):
             for job in self.jobs.values():
                 if job.control is not None:
-                    job.control.lost(self.now_seconds, gone)
+                    job.control.lost(now_seconds, gone)
         self.nodes = nodes
         self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
         self._crowding.keep({name for name, _ in nodes})
@@ -268,7 +269,8 @@ class ManagerMachine:
         for old in ended[:-ENDED_JOBS_KEPT]:
             del self.jobs[old]
 
-    def _reported(self, heartbeat: Heartbeat) -> None:
+    def _reported(self, stimulus: Reported) -> None:
+        heartbeat, now_seconds = stimulus.heartbeat, stimulus.now_seconds or self.now_seconds
         node = (heartbeat.node, heartbeat.member)
         if node not in self.nodes:
             # it is gone, or not known to be there yet: it will say so again
@@ -281,8 +283,7 @@ class ManagerMachine:
                 continue
             job.heard(node, report)
             if job.control is not None:
-                clock_seconds = heartbeat.load.get("clock")
-                job.control.heard(self.now_seconds, node, clock_seconds, report)
+                job.control.heard(now_seconds, node, heartbeat.load, report)
 
     def _found(
         self, number: int, checkpoints: tuple[Checkpoint, ...] | None, forgotten: int

@@ -37,16 +37,18 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """Live nodes in the order in which they joined."""
+    """Live nodes in the order in which they joined. `now_seconds`: None for that of the last `Ticked`."""
 
     nodes: tuple[Node, ...]
+    now_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A node's heartbeat."""
+    """A node's heartbeat. `now_seconds`: None for that of the last `Ticked`."""
 
     heartbeat: Heartbeat
+    now_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

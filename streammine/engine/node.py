@@ -93,6 +93,10 @@ class NodeMachine(SeatingNode):
                 self._seated(stimulus, effects)
             case FrameReceived(header, body, nbytes):
                 self._frame(header, body, nbytes)
+            case ControlReceived(sender, control.Heartbeat(node) as told, now_seconds) if (
+                node == sender
+            ):
+                self._heard(told, now_seconds, effects)
             case ControlReceived(sender, message):
                 self._control(sender, message, effects)
             case WorkFinished():
@@ -125,7 +129,7 @@ class NodeMachine(SeatingNode):
         self.manager_name = first
         leading = stimulus.own is not None and stimulus.nodes[0] == (self.name, stimulus.own)
         self._manage(manager.Elected(leading, stimulus.own or 0), effects)
-        self._manage(manager.NodesChanged(stimulus.nodes), effects)
+        self._manage(manager.NodesChanged(stimulus.nodes, stimulus.now_seconds), effects)
         for job in self.jobs.values():
             # which of the plan's places are this node's may have become known only now
             if job.plan is not None:
@@ -162,13 +166,15 @@ class NodeMachine(SeatingNode):
             tuple(self._job_report(job) for job in self.jobs.values()),
         )
         if self.manager_name == self.name:
-            self._heard(heartbeat, effects)
+            self._heard(heartbeat, None, effects)
         else:
             effects.append(TransmitControl(self.manager_name, heartbeat))
 
-    def _heard(self, heartbeat: control.Heartbeat, effects: list[NodeEffect]) -> None:
+    def _heard(
+        self, heartbeat: control.Heartbeat, now_seconds: float | None, effects: list[NodeEffect]
+    ) -> None:
         self.heartbeats[heartbeat.node] = heartbeat
-        self._manage(manager.Reported(heartbeat), effects)
+        self._manage(manager.Reported(heartbeat, now_seconds), effects)
 
     def _job_report(self, job: HostedJob) -> control.JobReport:
         return control.JobReport(
@@ -350,8 +356,6 @@ class NodeMachine(SeatingNode):
                 self._directive(message)
             case control.StateOffers() if sender == self.manager_name:
                 self._offered(message, effects)
-            case control.Heartbeat(node) if node == sender:
-                self._heard(message, effects)
             case control.StopRequest(job, reason):
                 self._manage(manager.StopAsked(job, reason), effects)
             case (

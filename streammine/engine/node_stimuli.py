@@ -32,10 +32,11 @@ AgreementAnswer = agreement.WitnessAnswered | agreement.StoreRead | agreement.De
 class MembersSeen:
     """Live nodes, each with its sequence number among all that joined, in that order; the first is the
     manager. `own` is this node's number, None while it is not among them: a node of its name may be
-    one that was there before it."""
+    one that was there before it. `now_seconds`: see HeartbeatDue; None for when that came last."""
 
     nodes: tuple[tuple[str, int], ...]
     own: int | None
+    now_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,11 @@ class FrameReceived:
 
 @dataclass(frozen=True, slots=True)
 class ControlReceived:
+    """`now_seconds`: see HeartbeatDue; None for when that came last."""
+
     sender: str
     message: control.ControlMessage
+    now_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

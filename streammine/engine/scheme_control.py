@@ -12,18 +12,19 @@ House rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
 from streammine.engine.managed_job import ManagedJob
-from streammine.engine.placement import Node
+from streammine.engine.placement import Node, node_of
 from streammine.engine.slice_meter import SliceMeter
 from streammine.model.control import JobReport, SliceReport, StepReport
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
-from streammine.model.recovery_assessment import Decision
+from streammine.model.recovery_assessment import Decision, SharedLoss
 from streammine.model.recovery_policy import (
     CheckpointObservation,
     Measurement,
@@ -38,10 +39,11 @@ FROZEN_KEPT = 8
 
 
 class _Heard(NamedTuple):
-    """When a node was last heard of, and how long after the time before."""
+    """When a node was last heard of, and how long after the time before; its workers."""
 
     at_seconds: float
     interval_seconds: float
+    workers: float
 
 
 class SchemeControl:
@@ -60,12 +62,14 @@ class SchemeControl:
     # --- what is seen ---------------------------------------------------------------------------
 
     def heard(
-        self, now_seconds: float, node: Node, clock_seconds: float | None, report: JobReport
+        self, now_seconds: float, node: Node, load: Mapping[str, float], report: JobReport
     ) -> None:
-        """A node's report. `clock_seconds`: when its counters were read, by that node's clock."""
+        """A node's report. `load`: the node's own figures; of them `clock` says when its counters were read,
+        by its own clock, and `workers` how many slices work there at the same time."""
+        clock_seconds = load.get("clock")
         before = self._heard.get(node)
         since = 0.0 if before is None else now_seconds - before.at_seconds
-        self._heard[node] = _Heard(now_seconds, since)
+        self._heard[node] = _Heard(now_seconds, since, load.get("workers", 1.0))
         known = self._steps.get(node, frozenset())
         for step in report.steps:
             if step not in known:
@@ -118,6 +122,7 @@ class SchemeControl:
             (slice_id, each.generation) for slice_id in placements for each in placements[slice_id]
         }
         self._meters = {key: meter for key, meter in self._meters.items() if key in living}
+        lost = self._lost_with_nodes(job, max(1, nodes - 1))
         for slice_id, group in placements.items():
             vertex = self._graph.vertex(slice_id.vertex)
             if not vertex.replicable:
@@ -128,6 +133,7 @@ class SchemeControl:
             before = self._seen.get(slice_id)
             if report is not None:
                 before = self._observed(now_seconds, job, slice_id, report)
+                before = replace(before, shared=lost.get(node_of(group[0]), SharedLoss()))
             if before is not None:
                 queued = _standby_queued_bytes(job, slice_id, group[1:])
                 yield (
@@ -140,6 +146,31 @@ class SchemeControl:
                         standby_queued_bytes=queued,
                     ),
                 )
+
+    def _lost_with_nodes(self, job: ManagedJob, others: int) -> Mapping[Node, SharedLoss]:
+        """What one of so many other nodes makes up for when a node is lost, by that node."""
+        assert job.plan is not None
+        slices = Counter[Node]()
+        state_bytes, busy = defaultdict[Node, float](float), defaultdict[Node, float](float)
+        for slice_id, group in job.plan.placements.items():
+            report = job.report_of(slice_id, group[0]) if group else None
+            if report is None or report.finished:
+                continue
+            node = node_of(group[0])
+            if node in self._heard:
+                slices[node] += 1
+                state_bytes[node] += report.counters.get("state_bytes", 0.0)
+                busy[node] += self._meter(slice_id, report.generation).rates.busy_share
+        # who makes up for it is taken to be like it
+        workers = {node: self._heard[node].workers for node in slices}
+        return {
+            node: SharedLoss(
+                max(1.0, count / others),
+                state_bytes[node] / others,
+                busy[node] / (others * workers[node]),
+            )
+            for node, count in slices.items()
+        }
 
     def _observed(
         self, now_seconds: float, job: ManagedJob, slice_id: SliceId, report: SliceReport

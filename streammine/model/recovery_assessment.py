@@ -25,6 +25,19 @@ class StepTimes:
 
 
 @dataclass(frozen=True)
+class SharedLoss:
+    """What is lost with a node: all slices that it leads. The nodes left share them evenly, and this is the
+    share of one, which builds and loads one slice after the other and has to catch up with all of them.
+
+    `busy_share` of one core that they need on each of the node's workers, which share the work.
+    """
+
+    slices: float = 1.0
+    state_bytes: float = 0.0
+    busy_share: float = 0.0
+
+
+@dataclass(frozen=True)
 class SliceOutlook:
     """What a crash would find at its worst moment, which is just before the next checkpoint is complete.
 
@@ -45,6 +58,7 @@ class SliceOutlook:
     queued_bytes: float
     standby_queued_bytes: float = 0.0
     input_waits: bool = False
+    shared: SharedLoss = field(default_factory=SharedLoss)
 
     @property
     def replay_bytes(self) -> float:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from streammine.model.ids import SliceId
-from streammine.model.recovery_assessment import Decision, SliceStance
+from streammine.model.recovery_assessment import Decision, SharedLoss, SliceStance
 from streammine.model.schemes import Scheme
 
 RecoverySemantics = Literal["precise", "gap"]
@@ -103,6 +103,9 @@ class CheckpointObservation:
     age_seconds: float
 
 
+NO_OTHERS = SharedLoss()
+
+
 @dataclass(frozen=True)
 class SliceObservation:
     """What is seen of a slice at one moment, mostly of its replica that leads.
@@ -115,7 +118,8 @@ class SliceObservation:
     when it catches up; None while it has done none. `busy_share` of one core that it needs. `queued_bytes` of
     input wait. `standby_queued_bytes`: what waits at the further replica that has least, where these process;
     else 0. `input_waits`: its sources read no further while it is down, as those of files without a pace do;
-    the others go on. `may_lose`: where gap recovery is wanted, it may leave epochs out.
+    the others go on. `may_lose`: where gap recovery is wanted, it may leave epochs out. `shared`: what one of
+    the other nodes makes up for when this slice's is lost.
     """
 
     scheme: Scheme
@@ -133,9 +137,10 @@ class SliceObservation:
     chosen: bool = False
     fixed: bool = False
     may_lose: bool = False
+    shared: SharedLoss = NO_OTHERS
 
     def __post_init__(self) -> None:
-        for each in (self, self.checkpoint):
+        for each in (self, self.checkpoint, self.shared):
             for one in fields(each) if each is not None else ():
                 value = getattr(each, one.name)
                 if isinstance(value, int | float):

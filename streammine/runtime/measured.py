@@ -22,7 +22,8 @@ class MeasuredProcess:
 
     def load(self, workers: Workers) -> dict[str, float]:
         """Seconds of CPU so far, bytes of memory, tasks that wait for a worker, the system's clock; how long
-        spare work waits, and the share of their time since the last look that workers were idle."""
+        spare work waits; how many workers there are, and the share of their time since the last look in which
+        they were idle."""
         memory = self._process.memory_info()
         times = self._process.cpu_times()
         pressure = workers.pressure()
@@ -32,6 +33,7 @@ class MeasuredProcess:
             "queued_tasks": float(len(workers)),
             "clock": time.time(),
             "spare_wait_seconds": pressure.spare_wait_seconds,
+            "workers": float(workers.threads),
             "idle_share": self._idle_share(pressure.idle_seconds, workers.threads),
         }
 

@@ -233,7 +233,8 @@ class Node:
                 case DataReceived(_, header, body):
                     self._data(FrameHeader.decode(header), body)
                 case ControlReceived(sender, payload):
-                    self._handle(machine.ControlReceived(sender, control.decode(payload)))
+                    told = control.decode(payload)
+                    self._handle(machine.ControlReceived(sender, told, time.monotonic()))
                 case RequestReceived(token, payload):
                     self.transport.reply(token, control.encode(self._answer(payload)))
         except ProtocolError as error:
@@ -327,7 +328,7 @@ class Node:
                 self.settings.name,
             )
         seen = tuple((member.name, member.sequence) for member in members)
-        return machine.MembersSeen(seen, own[0] if own else None)
+        return machine.MembersSeen(seen, own[0] if own else None, time.monotonic())
 
     def _is_own(self, member: Member) -> bool:
         """Whether it is this node, and not one of its name that was there before."""

@@ -203,7 +203,8 @@ class VirtualNode:
             case MembersChanged(members):
                 seen = tuple((member.name, member.sequence) for member in members)
                 own = [each.sequence for each in members if each.session == self.session.number]
-                self._handle(machine.MembersSeen(seen, own[0] if own else None))
+                now_seconds = self._seconds()
+                self._handle(machine.MembersSeen(seen, own[0] if own else None, now_seconds))
             case JobSubmitted(number, blob):
                 if number not in self.jobs:
                     spec = decode_spec(blob)
@@ -242,8 +243,10 @@ class VirtualNode:
     def _control(self, sender: str, message: Message) -> None:
         if isinstance(message, bytes):
             message = control.decode(message)
-        received = machine.ControlReceived(sender, message)
-        self.process.occur(lambda: self._handle(received))
+        self.process.occur(lambda: self._take_control(sender, message))
+
+    def _take_control(self, sender: str, message: control.ControlMessage) -> None:
+        self._handle(machine.ControlReceived(sender, message, self._seconds()))
 
     def ask(self, request: control.ControlMessage) -> None:
         """A client's request, as it comes over the wire."""
@@ -266,6 +269,7 @@ class VirtualNode:
         load = {
             "slices": float(len(counters)),
             "clock": self._seconds(),
+            "workers": 1.0,
             "spare_wait_seconds": 2 * CROWDED_SECONDS if self.crowded else 0.0,
             "idle_share": 0.0 if self.crowded else 1.0,
         }

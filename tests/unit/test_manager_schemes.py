@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from streammine.assembly import POLICIES
 from streammine.engine.job_status import job_status
 from streammine.engine.manager import ManagerMachine
@@ -24,6 +26,7 @@ from streammine.model.recovery_assessment import (
     Assessment,
     ControlPhase,
     Decision,
+    SharedLoss,
     SliceStance,
 )
 from streammine.model.recovery_policy import (
@@ -96,7 +99,8 @@ def beat(manager: ManagerMachine, now: float, steps=(), **counters: float) -> li
             [replace(report(name, 1, 25, snapshots=(20,)), counters=counters) for name in slices],
         )
         share = replace(told_by_node.jobs[0], steps=steps)
-        heartbeat = replace(told_by_node, load={"clock": now}, jobs=(share,))
+        load = {"clock": now, "workers": 2.0}
+        heartbeat = replace(told_by_node, load=load, jobs=(share,))
         lines += told(manager, Reported(heartbeat))
     return lines + told(manager, Ticked(now, 1000.0 + now))
 
@@ -210,6 +214,25 @@ def test_a_lost_node_says_how_long_losses_go_unnoticed() -> None:
     told(manager, Ticked(3.0, 1003.0), NodesChanged(NODES[:1]))
     # last heard at 2.25, and it was to be heard again 0.25 s later
     assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.75 - 0.25 / 2)]
+
+
+def test_a_loss_and_a_heartbeat_are_noticed_when_they_come() -> None:
+    manager = manager_of()
+    beat(manager, 2.0)
+    told(manager, Reported(told_by("b", plan_of(manager).version, ()), 2.125))
+    told(manager, NodesChanged(NODES[:1], 2.1875))
+    # heard 0.125 s after the time before, and gone 0.0625 s later
+    assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.0625 / 2)]
+
+
+def test_what_is_lost_with_a_slice_s_node_is_made_up_for_by_the_nodes_left() -> None:
+    manager = manager_of()
+    counters = {"bytes_in": 1e6, "state_bytes": 3e6}
+    beat(manager, 2.0, **counters, busy_seconds=0.5)
+    beat(manager, 3.0, **counters, busy_seconds=1.0)
+    # what b leads goes to a, which has two workers
+    shared = control_of(manager).seen[SliceId("counts", 1)].shared
+    assert shared == SharedLoss(len(ON_B), len(ON_B) * 3e6, pytest.approx(len(ON_B) * 0.5 / 2))
 
 
 def test_a_new_manager_learns_anew_what_nodes_repeat_and_knows_what_was_chosen() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from replication.estimates import recovery_estimate, recovery_estimates
-from streammine.model.recovery_assessment import RecoveryEstimate, SliceOutlook
+from streammine.model.recovery_assessment import RecoveryEstimate, SharedLoss, SliceOutlook
 from streammine.model.recovery_policy import RecoverySemantics
 from streammine.model.schemes import Scheme
 from tests.unit.recovery_cases import (
@@ -83,6 +83,13 @@ def seconds(found: SliceOutlook, semantics: RecoverySemantics = "precise") -> li
         # a standby that is behind by 24 MB needs 0.3 s at 80 MB/s, less than its turn takes to come
         (outlook(standby_queued_bytes=24 * MB), [3.5, 2.9, 1.4, 1.0, 0.6, 0.3]),
         (outlook(standby_queued_bytes=80 * MB), [3.5, 2.9, 1.4, 1.0, 1.0, 1.0]),
+        # one node builds four operators, loads 300 MB, and has half of its time for this slice: 50 MB/s
+        (
+            outlook(shared=SharedLoss(4.0, 300 * MB, 0.4)),
+            [5.2 + (20 + 104) / 30, 3.6 + (20 + 72) / 30, *[0.6 + (20 + 12) / 30] * 2, 0.6, 0.0],
+        ),
+        # others' shares are smaller than what the slice needs alone
+        (outlook(shared=SharedLoss(1.0, 50 * MB, 0.1)), [3.5, 2.9, 1.4, 1.0, 0.6, 0.0]),
     ],
 )
 def test_what_a_crash_would_find_decides(case: SliceOutlook, expected: list[float]) -> None:
