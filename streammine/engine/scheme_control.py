@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from streammine.engine.managed_job import ManagedJob
@@ -38,12 +39,20 @@ FROZEN_KEPT = 8
 """Checkpoints of a slice of which it is known when they were frozen."""
 
 
-class _Heard(NamedTuple):
-    """When a node was last heard of, and how long after the time before; its workers."""
+HEARD_KEPT = 8
+"""Times at which a node was heard of. It speaks in a steady beat, and besides when it has news."""
 
-    at_seconds: float
-    interval_seconds: float
+
+class _Heard(NamedTuple):
+    """When a node was heard of lately, newest last; its workers."""
+
+    at_seconds: tuple[float, ...]
     workers: float
+
+    @property
+    def beat_seconds(self) -> float:
+        """How long it is silent at most while it lives."""
+        return max((after - before for before, after in pairwise(self.at_seconds)), default=0.0)
 
 
 class SchemeControl:
@@ -67,9 +76,9 @@ class SchemeControl:
         """A node's report. `load`: the node's own figures; of them `clock` says when its counters were read,
         by its own clock, and `workers` how many slices work there at the same time."""
         clock_seconds = load.get("clock")
-        before = self._heard.get(node)
-        since = 0.0 if before is None else now_seconds - before.at_seconds
-        self._heard[node] = _Heard(now_seconds, since, load.get("workers", 1.0))
+        before = self._heard[node].at_seconds if node in self._heard else ()
+        at_seconds = (*before[1 - HEARD_KEPT :], now_seconds)
+        self._heard[node] = _Heard(at_seconds, load.get("workers", 1.0))
         known = self._steps.get(node, frozenset())
         for step in report.steps:
             if step not in known:
@@ -90,8 +99,8 @@ class SchemeControl:
         heard = self._heard.pop(node, None)
         self._steps.pop(node, None)
         if heard is not None:
-            silent_seconds = now_seconds - heard.at_seconds
-            lived_seconds = min(silent_seconds, heard.interval_seconds) / 2
+            silent_seconds = now_seconds - heard.at_seconds[-1]
+            lived_seconds = min(silent_seconds, heard.beat_seconds) / 2
             self.controller.measured(Measurement(Step.DETECT, silent_seconds - lived_seconds))
 
     # --- what follows ---------------------------------------------------------------------------
