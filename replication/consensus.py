@@ -64,7 +64,7 @@ from typing import Any
 from replication.ballots import WINDOW, Ballots, Chosen
 from replication.chain import Bags, Chain
 from replication.fetching import Fetching
-from replication.learning import inherited, is_closed, stored_chain
+from replication.learning import inherited, is_closed
 from replication.living import Living
 from replication.peers import Peers
 from replication.phases import TRANSITIONS, Event, Phase
@@ -73,7 +73,7 @@ from replication.telling import Telling
 from replication.witness import Witness
 from replication.writing import Writing
 from streammine.model import agreement as words
-from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report
+from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report, StoredDecision
 from streammine.model.epochs import BEGINNING
 
 WRITES_AT_ONCE = 8
@@ -106,7 +106,7 @@ class Consensus:
         self._newest_plan = 0
         self._ballots: Ballots | None = None
         self._witness = Witness()
-        self._store: words.StoreRead | None = None
+        self._store: tuple[StoredDecision, ...] | None = None
         # By the epoch before: what is in the store and not looked at yet.
         self._standing: dict[int, BagSet] = {}
         self._writing = Writing(self._bags, settings)
@@ -176,26 +176,26 @@ class Consensus:
 
     def _on_store_read(self, stimulus: words.StoreRead) -> None:
         if self.phase is Phase.LEARNING and stimulus.plan_version == self._newest_plan:
-            self._store = stimulus
+            self._store = stimulus.decisions
 
     def _learn(self) -> None:
         """Take part in the plan, once all that former ones may have chosen is known and held."""
         assert self._plan is not None
         if self._store is None:
             return
-        answers = self._peers.answers(self._plan.version)
+        answers = {
+            generation: report
+            for generation, report in self._peers.reports.items()
+            if report.plan_version == self._plan.version
+        }
         answers[self.generation] = self._report()
         # what was never processed without the store is in the store
         former = () if self._settings.every_decision_stored else self._plan.former
         if not is_closed(former, answers, self._living.gone):
             return
-        known = max(each.decided for each in answers.values())
-        if self._settings.every_decision_stored:
-            for decision in stored_chain(self._store, self._chain.decided, known):
-                self._decide(decision)
-        if known > self._chain.decided:
+        if max(each.decided for each in answers.values()) > self._chain.decided:
             return
-        brought = inherited(answers.values(), self._store.decisions, self._chain.decided)
+        brought = inherited(answers.values(), self._store, self._chain.decided)
         self._effects += self._fetching.ask(brought.items())
         # bags may come only as epochs are processed; those of a former plan's memory must be safe here first
         in_memory = not self._settings.every_decision_stored

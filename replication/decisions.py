@@ -60,7 +60,6 @@ def seal_decisions(
     """
     store.put(SealName(slice_id, version).name, seal("decisions' seal", {"version": version}))
     decided: list[StoredDecision] = []
-    is_whole = True
     for name in sorted(store.list(decisions_of(slice_id))):
         epoch = last_decided(name)
         if epoch is None or epoch <= known:
@@ -68,10 +67,9 @@ def seal_decisions(
         try:
             decided += _read(store, name)
         except SnapshotDamagedError as error:
-            is_whole = False
             if warn is not None:
                 warn(str(error))
-    return StoreRead(version, tuple(decided), is_whole)
+    return StoreRead(version, tuple(decided))
 
 
 def store_decisions(

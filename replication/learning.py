@@ -10,25 +10,20 @@ An *answer* is a report that is given for the new plan: who gave it does nothing
 * What was chosen with the bag on few replicas (a lone replica, the witness) goes by the store, in the way
   of all logs there: the new plan puts its seal in first and lists afterwards; who writes looks for a seal
   afterwards. So either the decision is on the list, or its writer finds the seal and drops it.
-* That some epoch is decided may be all that answers tell of it: who told it begins there itself, and those
-  who knew more have ended. Where every decision is stored, the list has it: each newer plan's value for an
-  epoch is the one that was decided, so of the values on the list that of the newest plan is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from replication.peers import accepted
 from replication.quorums import Accepted, closing, may_be_chosen
 from streammine.model.agreement import (
     BagSet,
     Ballot,
-    Decision,
     FormerPlan,
     Report,
     StoredDecision,
-    StoreRead,
 )
 
 STORED = 1 << 30
@@ -47,19 +42,6 @@ def _is_closed(plan: FormerPlan, answers: Mapping[int, Report], gone: Collection
     answered = sum(generation in answers for generation in plan.replicas)
     silent = [each for each in plan.replicas if each not in answers and each not in gone]
     return answered >= closing(len(plan.replicas)) or not silent
-
-
-def stored_chain(store: StoreRead, decided: int, known: int) -> Iterator[Decision]:
-    """The decisions that follow the epoch `decided`, as far as the store holds them without a gap, of those
-    up to `known`, which are all decided. None where some of it was damaged: that may have been the newest."""
-    newest: dict[int, StoredDecision] = {}
-    for each in store.decisions if store.is_whole else ():
-        after = each.decision.after
-        if after not in newest or newest[after].plan_version < each.plan_version:
-            newest[after] = each
-    while decided < known and decided in newest:
-        yield newest[decided].decision
-        decided = newest[decided].decision.chosen.epoch
 
 
 def inherited(

@@ -50,11 +50,6 @@ class Peers:
             self.unbuilt.discard(report.sender)
         return True
 
-    def answers(self, plan_version: int) -> dict[int, Report]:
-        """The reports that are given for this plan."""
-        told = self.reports.items()
-        return {one: report for one, report in told if report.plan_version == plan_version}
-
     def feel(self, pulse: Pulse, now_seconds: float) -> bool:
         """Whether the report is known that it is about, or a newer one."""
         known = self.reports.get(pulse.sender)

@@ -222,11 +222,10 @@ class WitnessAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StoreRead:
-    """What the store held after it was sealed; `is_whole`: nothing of it was damaged."""
+    """What the store held after it was sealed."""
 
     plan_version: int
     decisions: tuple[StoredDecision, ...]
-    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,38 +58,6 @@ def test_what_is_in_the_store_is_processed_to_its_end() -> None:
     assert processed == [each.decision for each in STORED]
 
 
-def learnt_beside_one_begun_later(store: words.StoreRead) -> tuple[int, bool]:
-    """What a replica knows to be decided, and whether it takes part, beside one that began at epoch 300: no
-    one else is left who could tell it of what was before."""
-    machine = Consensus(7, words.AgreementSettings(every_decision_stored=True), 0, 0)
-    machine.handle(words.PlanChanged(words.ReplicaPlan(5, (7, 8), (words.FormerPlan(4, (6, 7)),))))
-    machine.handle(words.ReplicasGone(frozenset([6])))
-    machine.handle(words.Heard(words.Report(8, 1, 5, 0, 300, votes=True)))
-    machine.handle(store)
-    return machine.decided, machine.ready_in == 5
-
-
-def test_what_nobody_is_left_to_tell_is_read_from_the_store() -> None:
-    assert learnt_beside_one_begun_later(words.StoreRead(5, STORED)) == (300, True)
-
-
-def test_of_an_epoch_the_newest_plan_s_decision_is_the_one_that_was_decided() -> None:
-    """The older one was written when a newer plan had already begun, so it never counted."""
-    late = StoredDecision(0, Decision(7, BagSet(9, ((0, Bag("late")),))))
-    for both in ((late, *STORED), (*STORED, late)):
-        assert learnt_beside_one_begun_later(words.StoreRead(5, both)) == (300, True)
-
-
-def test_a_store_with_a_gap_tells_what_comes_before_it() -> None:
-    gap = words.StoreRead(5, STORED[:200] + STORED[201:])
-    assert learnt_beside_one_begun_later(gap) == (200, False)
-
-
-def test_a_damaged_store_tells_nothing_that_others_know_better() -> None:
-    damaged = words.StoreRead(5, STORED, is_whole=False)
-    assert learnt_beside_one_begun_later(damaged) == (0, False)
-
-
 def test_a_replica_that_is_far_behind_catches_up_while_more_is_decided() -> None:
     """Each decision that the other one tells it of lies far beyond what it knows."""
     settings = words.AgreementSettings(every_decision_stored=True)
