@@ -60,7 +60,7 @@ def recovery_estimate(
         return RecoveryEstimate(detect_seconds, switch_seconds, catch_up_seconds=left_seconds)
     shared = outlook.shared
     deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds * shared.slices
-    load_bytes = 0.0 if scheme.holds_state else max(outlook.load_bytes, shared.state_bytes)
+    load_bytes = 0.0 if scheme.holds_state else max(outlook.load_bytes, shared.load_bytes)
     load_seconds = load_bytes / times.load_bytes_per_second
     known_seconds = switch_seconds + deploy_seconds + load_seconds
     outage_seconds = detect_seconds + known_seconds

@@ -131,7 +131,7 @@ class SchemeControl:
             (slice_id, each.generation) for slice_id in placements for each in placements[slice_id]
         }
         self._meters = {key: meter for key, meter in self._meters.items() if key in living}
-        lost = self._lost_with_nodes(job, max(1, nodes - 1))
+        lost = self._lost_with_nodes(now_seconds, job, max(1, nodes - 1))
         for slice_id, group in placements.items():
             vertex = self._graph.vertex(slice_id.vertex)
             if not vertex.replicable:
@@ -156,11 +156,13 @@ class SchemeControl:
                     ),
                 )
 
-    def _lost_with_nodes(self, job: ManagedJob, others: int) -> Mapping[Node, SharedLoss]:
+    def _lost_with_nodes(
+        self, now_seconds: float, job: ManagedJob, others: int
+    ) -> Mapping[Node, SharedLoss]:
         """What one of so many other nodes makes up for when a node is lost, by that node."""
         assert job.plan is not None
         slices = Counter[Node]()
-        state_bytes, busy = defaultdict[Node, float](float), defaultdict[Node, float](float)
+        load_bytes, busy = defaultdict[Node, float](float), defaultdict[Node, float](float)
         for slice_id, group in job.plan.placements.items():
             report = job.report_of(slice_id, group[0]) if group else None
             if report is None or report.finished:
@@ -168,14 +170,16 @@ class SchemeControl:
             node = node_of(group[0])
             if node in self._heard:
                 slices[node] += 1
-                state_bytes[node] += report.counters.get("state_bytes", 0.0)
+                checkpoint = self._checkpoint(now_seconds, job, slice_id)
+                snapshot_bytes = 0.0 if checkpoint is None else checkpoint.snapshot_bytes
+                load_bytes[node] += max(snapshot_bytes, report.counters.get("state_bytes", 0.0))
                 busy[node] += self._meter(slice_id, report.generation).rates.busy_share
         # who makes up for it is taken to be like it
         workers = {node: self._heard[node].workers for node in slices}
         return {
             node: SharedLoss(
                 max(1.0, count / others),
-                state_bytes[node] / others,
+                load_bytes[node] / others,
                 busy[node] / (others * workers[node]),
             )
             for node, count in slices.items()

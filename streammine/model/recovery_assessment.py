@@ -29,11 +29,12 @@ class SharedLoss:
     """What is lost with a node: all slices that it leads. The nodes left share them evenly, and this is the
     share of one, which builds and loads one slice after the other and has to catch up with all of them.
 
-    `busy_share` of one core that they need on each of the node's workers, which share the work.
+    `load_bytes` of their snapshots, or states where these have grown beyond. `busy_share` of one core that
+    they need on each of the node's workers, as if these shared the work and nothing slowed them down.
     """
 
     slices: float = 1.0
-    state_bytes: float = 0.0
+    load_bytes: float = 0.0
     busy_share: float = 0.0
 
 

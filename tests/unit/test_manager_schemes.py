@@ -219,10 +219,11 @@ def test_a_loss_and_a_heartbeat_are_noticed_when_they_come() -> None:
     manager = manager_of()
     for quarter in range(6, 10):
         beat(manager, quarter / 4)
-    # it has news, between two beats
-    told(manager, Reported(told_by("b", plan_of(manager).version, ()), 2.3125))
+    # it has news, twice between two beats
+    for now_seconds in (2.3125, 2.34375):
+        told(manager, Reported(told_by("b", plan_of(manager).version, ()), now_seconds))
     told(manager, NodesChanged(NODES[:1], 2.4375))
-    assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.125 / 2)]
+    assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.09375 / 2)]
 
 
 def test_what_is_lost_with_a_slice_s_node_is_made_up_for_by_the_nodes_left() -> None:
