@@ -20,12 +20,12 @@ Every recovery goes up the same ladder (DESIGN §5), and a scheme has climbed so
 The thesis names what such an estimate rests on, the checkpoint's size and the input's rate (section 6.1); the
 formulas are ours. What is lost is a node, with all slices that it leads: each of the nodes left makes up for
 its share of them, one after the other (`SharedLoss`), whatever their schemes are: these are chosen alike. So
-the *rate* is that part of what the slice processes while it works that the others' work leaves to it. The
-*outage* is everything before the replica processes again. The *backlog* of the
-first four is the input after the newest complete checkpoint at the worst moment (`SliceOutlook`), and more
-comes during the outage and while it catches up. Where the backlog has to be fetched first, the rate is not
-more than that goes. Who is not faster than the input never catches up.
-Where the input waits for the slice, nothing comes meanwhile: catching up takes backlog / rate.
+the *rate* is that part of what the slice processes while it works that their work leaves to it; and where the
+backlog has to be fetched first, not more than that goes. The *outage* is everything before the replica
+processes again. The *backlog* of the first four is the input after the newest complete checkpoint at the
+worst moment (`SliceOutlook`), and more comes during the outage and while it catches up. Who is not faster
+than the input never catches up. Where the input waits for the slice, nothing comes meanwhile: catching up
+takes backlog / rate.
 
 Under gap recovery the first three make up for nothing that came until the loss was known: what is left out is
 settled then. There is no backlog but what comes from then on, until the replica processes again, and that

@@ -12,7 +12,7 @@ House rules
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -25,7 +25,7 @@ from streammine.engine.slice_meter import SliceMeter
 from streammine.model.control import JobReport, SliceReport, StepReport
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
-from streammine.model.recovery_assessment import Decision, SharedLoss
+from streammine.model.recovery_assessment import NO_OTHERS, Decision, SharedLoss
 from streammine.model.recovery_policy import (
     CheckpointObservation,
     Measurement,
@@ -141,8 +141,8 @@ class SchemeControl:
                 continue
             before = self._seen.get(slice_id)
             if report is not None:
-                before = self._observed(now_seconds, job, slice_id, report)
-                before = replace(before, shared=lost.get(node_of(group[0]), SharedLoss()))
+                shared = lost.get(node_of(group[0]), NO_OTHERS)
+                before = self._observed(now_seconds, job, slice_id, report, shared)
             if before is not None:
                 queued = _standby_queued_bytes(job, slice_id, group[1:])
                 yield (
@@ -161,32 +161,31 @@ class SchemeControl:
     ) -> Mapping[Node, SharedLoss]:
         """What one of so many other nodes makes up for when a node is lost, by that node."""
         assert job.plan is not None
-        slices = Counter[Node]()
-        load_bytes, busy = defaultdict[Node, float](float), defaultdict[Node, float](float)
+        led = defaultdict[Node, list[tuple[float, float]]](list)
         for slice_id, group in job.plan.placements.items():
             report = job.report_of(slice_id, group[0]) if group else None
-            if report is None or report.finished:
-                continue
-            node = node_of(group[0])
-            if node in self._heard:
-                slices[node] += 1
+            if report is not None and not report.finished:
                 checkpoint = self._checkpoint(now_seconds, job, slice_id)
                 snapshot_bytes = 0.0 if checkpoint is None else checkpoint.snapshot_bytes
-                load_bytes[node] += max(snapshot_bytes, report.counters.get("state_bytes", 0.0))
-                busy[node] += self._meter(slice_id, report.generation).rates.busy_share
-        # who makes up for it is taken to be like it
-        workers = {node: self._heard[node].workers for node in slices}
-        return {
-            node: SharedLoss(
-                max(1.0, count / others),
-                load_bytes[node] / others,
-                busy[node] / (others * workers[node]),
-            )
-            for node, count in slices.items()
-        }
+                load_bytes = max(snapshot_bytes, report.counters.get("state_bytes", 0.0))
+                busy_share = self._meter(slice_id, report.generation).rates.busy_share
+                led[node_of(group[0])].append((load_bytes, busy_share))
+        lost = {}
+        for node in led.keys() & self._heard.keys():
+            load_bytes, busy_share = map(sum, zip(*led[node], strict=True))
+            # who makes up for it is taken to have as many workers
+            busy_share /= self._heard[node].workers
+            slices = max(1.0, len(led[node]) / others)
+            lost[node] = SharedLoss(slices, load_bytes / others, busy_share / others)
+        return lost
 
     def _observed(
-        self, now_seconds: float, job: ManagedJob, slice_id: SliceId, report: SliceReport
+        self,
+        now_seconds: float,
+        job: ManagedJob,
+        slice_id: SliceId,
+        report: SliceReport,
+        shared: SharedLoss,
     ) -> SliceObservation:
         assert job.plan is not None
         rates = self._meter(slice_id, report.generation).rates
@@ -204,6 +203,7 @@ class SchemeControl:
             queued_bytes=report.counters.get("bytes_waiting", 0.0),
             input_waits=slice_id.vertex in self._waiting,
             may_lose=slice_id.vertex in self._graph.may_lose,
+            shared=shared,
         )
 
     def _meter(self, slice_id: SliceId, generation: int) -> SliceMeter:

@@ -38,6 +38,9 @@ class SharedLoss:
     busy_share: float = 0.0
 
 
+NO_OTHERS = SharedLoss()
+
+
 @dataclass(frozen=True)
 class SliceOutlook:
     """What a crash would find at its worst moment, which is just before the next checkpoint is complete.
@@ -59,7 +62,7 @@ class SliceOutlook:
     queued_bytes: float
     standby_queued_bytes: float = 0.0
     input_waits: bool = False
-    shared: SharedLoss = field(default_factory=SharedLoss)
+    shared: SharedLoss = NO_OTHERS
 
     @property
     def replay_bytes(self) -> float:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from streammine.model.ids import SliceId
-from streammine.model.recovery_assessment import Decision, SharedLoss, SliceStance
+from streammine.model.recovery_assessment import NO_OTHERS, Decision, SharedLoss, SliceStance
 from streammine.model.schemes import Scheme
 
 RecoverySemantics = Literal["precise", "gap"]
@@ -101,9 +101,6 @@ class CheckpointObservation:
     snapshot_bytes: float
     increment_bytes: float
     age_seconds: float
-
-
-NO_OTHERS = SharedLoss()
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,7 @@ class Node:
         self._members = now
         own = [member.sequence for member in members if self._is_own(member)]
         if not own and self.settings.name in now:
-            logger.warning("node %s: another one has its name and its place", self.settings.name)
+            logger.warning("node %s: another process has joined under its name", self.settings.name)
         seen = tuple((member.name, member.sequence) for member in members)
         return machine.MembersSeen(seen, own[0] if own else None, time.monotonic())
 

@@ -234,6 +234,11 @@ def test_what_is_lost_with_a_slice_s_node_is_made_up_for_by_the_nodes_left() -> 
     # what b leads goes to a, which has two workers
     shared = control_of(manager).seen[SliceId("counts", 1)].shared
     assert shared == SharedLoss(len(ON_B), len(ON_B) * 3e6, pytest.approx(len(ON_B) * 0.5 / 2))
+    # a snapshot that is larger than the state is read all the same
+    beat(manager, 4.0, bytes_in=1e6, state_bytes=1.0)
+    (nbytes,) = {checkpoint(20).slices[name].record.nbytes for name in ON_B}
+    assert control_of(manager).seen[SliceId("counts", 1)].shared.load_bytes == len(ON_B) * nbytes
+    assert nbytes > 1
 
 
 def test_a_new_manager_learns_anew_what_nodes_repeat_and_knows_what_was_chosen() -> None:
