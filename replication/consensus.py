@@ -40,8 +40,6 @@ House rules
 -----------
 * What does not stand is neither told nor processed. What does is kept until a checkpoint covers it.
 * Paused replicas name, accept, promise and lead nothing; they learn what the others decide.
-* Where nothing is open replicas rest: they tell of themselves seldom, and count as alive for longer.
-* Time only ever makes a replica try: no rule above depends on who is thought to be alive.
 * What is kept per epoch lies between the last checkpoint and `WINDOW` epochs beyond the last decision.
 
 ::
@@ -53,6 +51,8 @@ House rules
     learning    former plans are known                voting        Tell
     learning,   the newest plan leaves it out,        outside
       voting      or it is outdated
+    learning,   nobody is left who could tell it      outrun        Outrun
+      voting      what was decided
     any         a checkpoint has passed it            outrun        Outrun
 """
 
@@ -64,7 +64,7 @@ from typing import Any
 from replication.ballots import WINDOW, Ballots, Chosen
 from replication.chain import Bags, Chain
 from replication.fetching import Fetching
-from replication.learning import inherited, is_closed
+from replication.learning import forgotten_until, inherited, is_closed
 from replication.living import Living
 from replication.peers import Peers
 from replication.phases import TRANSITIONS, Event, Phase
@@ -75,9 +75,6 @@ from replication.writing import Writing
 from streammine.model import agreement as words
 from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report, StoredDecision
 from streammine.model.epochs import BEGINNING
-
-WRITES_AT_ONCE = 8
-"""Decisions that a lonely replica brings to the store at the same time."""
 
 
 class Consensus:
@@ -183,11 +180,7 @@ class Consensus:
         assert self._plan is not None
         if self._store is None:
             return
-        answers = {
-            generation: report
-            for generation, report in self._peers.reports.items()
-            if report.plan_version == self._plan.version
-        }
+        answers = self._peers.answers(self._plan.version)
         answers[self.generation] = self._report()
         # what was never processed without the store is in the store
         former = () if self._settings.every_decision_stored else self._plan.former
@@ -299,10 +292,13 @@ class Consensus:
 
     def _look_behind(self) -> None:
         """What is to be processed next may be forgotten everywhere."""
-        passed = self._chain.processed < self._chain.covered and not self._paused
-        if passed and self.phase is not Phase.OUTRUN:
-            self._enter(Event.PASSED)
-            self._effects.append(words.Outrun(self._chain.covered))
+        if self._chain.processed < self._chain.covered and not self._paused:
+            self._give_up(Event.PASSED, self._chain.covered)
+
+    def _give_up(self, event: Event, covered: int) -> None:
+        if self.phase is not Phase.OUTRUN:
+            self._enter(event)
+            self._effects.append(words.Outrun(covered))
 
     def _on_tick(self, stimulus: words.Tick) -> None:
         self._living.look(stimulus.now_seconds, self._is_open)
@@ -321,6 +317,10 @@ class Consensus:
         self._repeated_at = self._living.now_seconds
         self._stirred |= self._fetching.repeat()
         self._peers.forget_told()
+        if replicas:
+            said = [self._peers.reports.get(each) for each in self._living.others]
+            if (until := forgotten_until(self._chain.decided, self._newest_plan, said)) is not None:
+                self._give_up(Event.LEFT_BEHIND, until)
 
     @property
     def _is_open(self) -> bool:
@@ -341,7 +341,7 @@ class Consensus:
             self._effects.append(words.AskWitness(self.ready_in))
         unwritten = () if self._settings.every_decision_stored else self._chain.not_stored()
         for decision in unwritten:
-            if len(self._writing) >= WRITES_AT_ONCE:
+            if self._writing.is_busy:
                 return
             self._writing.put(decision)
 
@@ -475,7 +475,6 @@ class Consensus:
             self._ballots.forget(self._chain.decided)
 
     def _write_and_tell(self) -> None:
-        """What there is of this step, together."""
         self._effects += self._writing.take()
         others = tuple(each for each in self._replicas() if each != self.generation)
         self._tell_decisions(others, self._to_tell)
@@ -499,6 +498,7 @@ class Consensus:
             self._chain.decided,
             votes=not self._paused,
             asks=asks,
+            tells_after=self._chain.covered,
             entries=self._ballots.entries() if self._ballots is not None else (),
         )
 

@@ -10,6 +10,10 @@ An *answer* is a report that is given for the new plan: who gave it does nothing
 * What was chosen with the bag on few replicas (a lone replica, the witness) goes by the store, in the way
   of all logs there: the new plan puts its seal in first and lists afterwards; who writes looks for a seal
   afterwards. So either the decision is on the list, or its writer finds the seal and drops it.
+* Where nobody left can tell a replica what was decided it gives up, and is built anew like one that is lost:
+  it began early, those that know what is decided now began later, and who knew all has ended. It does so
+  only once one of them votes. That one has learnt all that former plans may have chosen, from this one's
+  answer, too; so no more is lost with it than with any voter.
 """
 
 from __future__ import annotations
@@ -42,6 +46,25 @@ def _is_closed(plan: FormerPlan, answers: Mapping[int, Report], gone: Collection
     answered = sum(generation in answers for generation in plan.replicas)
     silent = [each for each in plan.replicas if each not in answers and each not in gone]
     return answered >= closing(len(plan.replicas)) or not silent
+
+
+def forgotten_until(decided: int, version: int, said: Iterable[Report | None]) -> int | None:
+    """An epoch up to which nobody knows any more what followed `decided`; None where somebody may.
+
+    `said`: what each other replica that has not ended said last, those of former plans included. `version`:
+    the newest plan, in which one of them must vote.
+    """
+    begins: list[int] = []
+    votes = False
+    for report in said:
+        if report is None:
+            return None
+        if report.decided > decided:
+            if report.tells_after <= decided:
+                return None
+            begins.append(report.tells_after)
+        votes |= report.ready_in == report.plan_version == version
+    return min(begins) if votes and begins else None
 
 
 def inherited(

@@ -55,6 +55,11 @@ class Living:
         return former.union(self._plan.replicas)
 
     @property
+    def others(self) -> set[int]:
+        """Those that may still be there, but for this one."""
+        return self.company - self.gone - {self._generation}
+
+    @property
     def live(self) -> set[int]:
         """Replicas of the plan that seem to take part in it, this one included."""
         assert self._plan is not None

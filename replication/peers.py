@@ -82,6 +82,14 @@ class Peers:
         """Messages may have been lost."""
         self._told.clear()
 
+    def answers(self, plan_version: int) -> dict[int, Report]:
+        """The reports that are given for that plan."""
+        return {
+            generation: report
+            for generation, report in self.reports.items()
+            if report.plan_version == plan_version
+        }
+
     def keep(self, generations: set[int]) -> None:
         for gone in self.reports.keys() - generations:
             del self.reports[gone], self._entries[gone], self._votes[gone], self._heard_at[gone]

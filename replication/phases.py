@@ -17,6 +17,7 @@ class Event(StrEnum):
     LEFT_OUT = "left out"
     OUTDATED = "outdated"
     LEARNT = "learnt"
+    LEFT_BEHIND = "left behind"
     PASSED = "passed"
 
 
@@ -29,10 +30,12 @@ TRANSITIONS = {
     (Phase.LEARNING, Event.LEFT_OUT): Phase.OUTSIDE,
     (Phase.LEARNING, Event.OUTDATED): Phase.OUTSIDE,
     (Phase.LEARNING, Event.LEARNT): Phase.VOTING,
+    (Phase.LEARNING, Event.LEFT_BEHIND): Phase.OUTRUN,
     (Phase.LEARNING, Event.PASSED): Phase.OUTRUN,
     (Phase.VOTING, Event.LISTED): Phase.LEARNING,
     (Phase.VOTING, Event.LEFT_OUT): Phase.OUTSIDE,
     (Phase.VOTING, Event.OUTDATED): Phase.OUTSIDE,
+    (Phase.VOTING, Event.LEFT_BEHIND): Phase.OUTRUN,
     (Phase.VOTING, Event.PASSED): Phase.OUTRUN,
     (Phase.OUTRUN, Event.LISTED): Phase.OUTRUN,
     (Phase.OUTRUN, Event.LEFT_OUT): Phase.OUTRUN,

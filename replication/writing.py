@@ -5,6 +5,9 @@ from __future__ import annotations
 from replication.chain import Bags
 from streammine.model.agreement import AgreementSettings, Decision, MakeDurable, StoredDecision
 
+WRITES_AT_ONCE = 8
+"""Decisions that a lonely replica brings to the store at the same time."""
+
 
 class Writing:
     """Each decision is written once under a plan; what comes while the store is busy is written together."""
@@ -18,6 +21,10 @@ class Writing:
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._waiting)
+
+    @property
+    def is_busy(self) -> bool:
+        return len(self) >= WRITES_AT_ONCE
 
     def begin(self, plan_version: int) -> None:
         """What is under way for older plans is of no use any more."""

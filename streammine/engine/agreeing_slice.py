@@ -256,8 +256,10 @@ class AgreeingSlice(SliceMachine):
                     self._decisions.append(decision)
                 case words.AskWitness() | words.SealStore() | words.MakeDurable():
                     effects.append(MakeSure(effect))
-                case words.FetchBag() | words.Outrun():
-                    # bags come from their receivers; who is outrun is listed no more, and will be withdrawn
+                case words.Outrun():
+                    self.outrun = True
+                case words.FetchBag():
+                    # bags come from their receivers
                     continue
         return effects + self._follow()
 

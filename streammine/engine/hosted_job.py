@@ -212,4 +212,5 @@ def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.S
         machine.rung.value,
         machine.received_below,
         machine.spent_plan,
+        machine.outrun,
     )

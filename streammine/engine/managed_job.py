@@ -54,10 +54,10 @@ class ManagedJob:
     many looks are under way, those of earlier terms included; `look_at_seconds`: when the next one, after one
     that failed, is due; `look`: what the last one has shown. `snapshots`: durable snapshots by slice and
     epoch, whichever replica made them. `damaged`: names of those that could not be read, `broken`: replicas
-    that are none because of it. `offered`: the epoch whose state a replica that stands by may have taken in.
-    `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the checkpoint epoch
-    whose manifest is being written. `whole`: a plan's placements, and since when all of them have been
-    there. `control`: where schemes are chosen, that of this term.
+    that are none because of it, or can't go on. `offered`: the epoch whose state a replica that stands by may
+    have taken in. `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the
+    checkpoint epoch whose manifest is being written. `whole`: a plan's placements, and since when all of them
+    have been there. `control`: where schemes are chosen, that of this term.
     """
 
     number: int
@@ -104,6 +104,8 @@ class ManagedJob:
                 # one that hears of the plan late has gone on alone; what it knows is not the job's state
                 continue
             known = self.snapshots.setdefault(slice_id, {})
+            if each.outrun:
+                self.broken.add((slice_id, generation))
             for record in each.snapshots:
                 known[record.epoch] = record
             for epoch in sorted(known)[:-8]:

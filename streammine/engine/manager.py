@@ -10,7 +10,7 @@ A job's phases, as this machine sees them::
 
     SUBMITTED --publish plan 1 (deploy)--> DEPLOYING --all nodes deployed; publish plan (run)--> RUNNING
     RUNNING --every slice finished--> ENDED(finished)
-    DEPLOYING, RUNNING --a placed node is gone, or a snapshot damaged; publish a plan to mend it--> same
+    DEPLOYING, RUNNING --a placed node is gone, or a replica broken; publish a plan to mend it--> same
     DEPLOYING, RUNNING --that again and again, and the job gets no further--> ENDED(failed)
     RUNNING --a new replica has caught up; publish a plan without the old one--> RUNNING
     RUNNING --a checkpoint is complete and a savepoint was asked for--> ENDED(savepoint)
@@ -390,7 +390,7 @@ class ManagerMachine:
         """Rebuild what is lost. True where something is, whether it can be rebuilt now or not."""
         assert job.plan is not None
         live = self.live
-        if job.placed <= set(live) and not job.damaged:
+        if job.placed <= set(live) and not job.broken:
             return False
         if not live or not job.ready or job.unreported(live):
             return not job.placed <= set(live)

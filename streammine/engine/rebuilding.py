@@ -94,12 +94,13 @@ def _staying(
 
 
 def _broken(job: ManagedJob) -> Iterator[tuple[SliceId, int]]:
-    """Replicas that could not be restored from the snapshot that they were given."""
+    """Replicas that could not be restored from the snapshot that they were given, or can't go on."""
     assert job.plan is not None
     for slice_id, group in job.plan.placements.items():
         for each in group:
             key = slice_id, each.generation
-            if key in job.broken and job.report_of(slice_id, each) is None:
+            report = job.report_of(slice_id, each)
+            if key in job.broken and (report is None or report.outrun):
                 yield key
 
 

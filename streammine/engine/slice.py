@@ -120,6 +120,7 @@ class SliceMachine(StandingReplica):
         self.exhausted = False
         self.leads = True
         self.spare = False
+        self.outrun = False
         self.rung = self.wanted_rung = Scheme.ACTIVE_REPLICATION
         self.taking = BEGINNING
         self.last_epoch = BEGINNING

@@ -125,7 +125,8 @@ class Report:
 
     `plan_version`: it does nothing for older plans any more. `ready_in`: the newest plan that it has
     learnt enough for. `votes`: it is not paused. `asks`: it wants the receiver's report. `decided`: it knows
-    what was decided up to that epoch; `entries` are about what follows.
+    what was decided up to that epoch, and can tell it from what follows `tells_after` on; `entries` are about
+    what is not decided.
     """
 
     sender: int
@@ -135,6 +136,7 @@ class Report:
     decided: int
     votes: bool = True
     asks: bool = False
+    tells_after: int = BEGINNING
     entries: tuple[Entry, ...] = ()
 
 
@@ -359,7 +361,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Outrun:
-    """What this replica still has to process was forgotten by the others: it must be built anew."""
+    """Of what this replica still has to process nobody knows any more what was decided up to `covered`: it
+    must be built anew, from a later state."""
 
     covered: int
 

@@ -120,8 +120,8 @@ AgreementTold = StandingTold | PulseTold | DecisionsTold
 @dataclass(frozen=True, slots=True)
 class SliceReport:
     """What a replica is doing. `slice` is "vertex/index", `rung` that of the ladder where it stands; nobody
-    needs to send it an epoch below `received` once more; `spent_plan` as in `Agreement`, the rest as in
-    `recovery.SliceStanding`."""
+    needs to send it an epoch below `received` once more; `spent_plan` as in `Agreement`; `outrun`: it can't
+    go on and must be built anew (`agreement.Outrun`); the rest as in `recovery.SliceStanding`."""
 
     slice: str
     generation: int
@@ -138,6 +138,7 @@ class SliceReport:
     rung: str
     received: int
     spent_plan: int
+    outrun: bool
 
 
 @dataclass(frozen=True, slots=True)

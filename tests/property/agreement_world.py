@@ -66,6 +66,9 @@ DUEL = {
 }
 """And where leaders get into each other's way."""
 
+SUCCESSION = {"crash": 0.3, "plan": 1.0, "cover": 3.0, "pause": 0.05, "deliver": 15.0}
+"""And where replicas make room for others before these know all."""
+
 
 @dataclass
 class Replica:
@@ -74,6 +77,7 @@ class Replica:
     now_seconds: float = 0.0
     told_plan: int = 0
     covered: int = 0
+    began: int = 0
     ended: int = 0
     paused: bool = False
     outrun: bool = False
@@ -94,9 +98,12 @@ class Operation:
 
 class World:
     """`stored`: every decision goes to the store. `duel`: it is all about one epoch, of which replicas have
-    one of two sets, with much trouble on the network, so that leaders get into each other's way."""
+    one of two sets, with much trouble on the network, so that leaders get into each other's way.
+    `succession`: replicas come and go all the time, and no checkpoint passes those that are listed."""
 
-    def __init__(self, seed: int, stored: bool = False, duel: bool = False) -> None:
+    def __init__(
+        self, seed: int, stored: bool = False, duel: bool = False, succession: bool = False
+    ) -> None:
         self.random = Random(seed)
         self.settings = words.AgreementSettings(every_decision_stored=stored)
         self.replicas: dict[int, Replica] = {}
@@ -134,9 +141,11 @@ class World:
             for index, upstream in enumerate(UPSTREAMS)
         }
         # each seed has troubles of its own, for what happens seldom hides behind what happens always
+        self.waits_for_all = succession or self.random.random() < 0.5
+        """Nobody is told that a checkpoint covers what a listed replica has not processed yet."""
+        usual = USUAL | (DUEL if duel else SUCCESSION if succession else {})
         self.weights = {
-            what: usual * self.random.choice((0.25, 1.0, 4.0))
-            for what, usual in (USUAL | DUEL if duel else USUAL).items()
+            what: often * self.random.choice((0.25, 1.0, 4.0)) for what, often in usual.items()
         }
         counts = (2, 2, 3, 4, 5, 5) if duel else (1, 2, 2, 3, 3, 4, 5)
         self.declare(tuple(self.start(0) for _ in range(self.random.choice(counts))))
@@ -146,7 +155,7 @@ class World:
     def start(self, processed: int) -> int:
         generation = len(self.replicas) + 1
         machine = Consensus(generation, self.settings, self.covered, processed)
-        replica = Replica(machine, covered=self.covered, ended=processed)
+        replica = Replica(machine, covered=self.covered, began=processed, ended=processed)
         replica.read = {(u, c): processed for u in UPSTREAMS for c in CHANNELS}
         self.replicas[generation] = replica
         return generation
@@ -257,8 +266,9 @@ class World:
                 self.operations.append(Operation(generation, effect))
             case words.Process(decision):
                 self.process(replica, decision)
-            case words.Outrun():
+            case words.Outrun(covered):
                 replica.outrun = True
+                self.counts["left behind"] += covered > replica.covered
 
     def process(self, replica: Replica, decision: Decision) -> None:
         """The property: one epoch, one bag set."""
@@ -403,9 +413,18 @@ class World:
 
     def tell_covered(self, generation: int) -> None:
         replica = self.replicas[generation]
-        if replica.covered < self.covered:
-            replica.covered = self.covered
-            self.give(generation, words.Covered(self.covered))
+        covered = self.covered
+        if self.waits_for_all:
+            covered = min(
+                [covered, *(self.done(each) for each in self.listed if self.usable(each))]
+            )
+        if replica.covered < covered:
+            replica.covered = covered
+            self.give(generation, words.Covered(covered))
+
+    def done(self, generation: int) -> int:
+        replica = self.replicas[generation]
+        return replica.processed[-1].chosen.epoch if replica.processed else replica.began
 
     def pause(self, generation: int) -> None:
         replica = self.replicas[generation]
@@ -517,8 +536,14 @@ class World:
         return "\n".join(lines)
 
 
-def run(seed: int, stored: bool = False, duel: bool = False, steps: int = 800) -> World:
-    world = World(seed, stored, duel)
+def run(
+    seed: int,
+    stored: bool = False,
+    duel: bool = False,
+    succession: bool = False,
+    steps: int = 800,
+) -> World:
+    world = World(seed, stored, duel, succession)
     for _ in range(steps // 2 if duel else steps):
         world.step()
     world.heal()

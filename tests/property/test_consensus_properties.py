@@ -31,6 +31,14 @@ def test_leaders_that_get_into_each_others_way_settle_the_same(first: int) -> No
         run(seed, duel=True)
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_replicas_that_nobody_can_tell_what_was_decided_hold_up_no_one(stored: bool) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(150):
+        counts += run(seed, stored, succession=True).counts
+    assert counts["left behind"]
+
+
 @pytest.mark.parametrize("first", range(0, 100, SEEDS_AT_ONCE))
 def test_stored_decisions_survive_the_loss_of_all_replicas_at_once(first: int) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):

@@ -2,6 +2,7 @@
 
 =========================  =========================================================================
 > plan 1 of 1 2            all of them are told; ``plan 2 of 2 3, after 1 of 1 2`` with a former one
+> 3 begins at 5            it is built from the state after epoch 5, and known to plans from now on
 > 1 read                   the store is sealed and read for replica 1
 > 1 has 5a                 bag ``a`` of epoch 5 came, and the epoch ended
 > 1 holds 5a               the bag came, from wherever
@@ -45,6 +46,9 @@ class Replicas:
         match line.replace(",", "").replace(":", "").split():
             case ["plan", version, "of", *rest]:
                 return self.plan(int(version), rest)
+            case [one, "begins", "at", epoch]:
+                self.machines[int(one)] = Consensus(int(one), self.settings, int(epoch), int(epoch))
+                return []
             case ["witness", one, holder]:
                 return self.give(
                     int(one), words.WitnessAnswered(self.versions[int(one)], int(holder))
@@ -135,7 +139,7 @@ def effect_text(effect: words.AgreementEffect) -> str:
         case words.Process(decision):
             return f"processes {set_text(decision.chosen)}"
         case words.Outrun(covered):
-            return f"is outrun by checkpoint {covered}"
+            return f"is outrun up to {covered}"
         case words.Decided():
             raise AssertionError("not shown")
 

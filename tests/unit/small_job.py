@@ -65,6 +65,7 @@ def report(
     snapshots: Iterable[int] = (),
     rung: Scheme = Scheme.ACTIVE_REPLICATION,
     spent_plan: int = 0,
+    outrun: bool = False,
 ) -> SliceReport:
     """`snapshots`: epochs that this replica has durable snapshots of."""
     records = tuple(record(slice_text, epoch, generation) for epoch in snapshots)
@@ -84,6 +85,7 @@ def report(
         rung.value,
         INFINITY if finished else frontier,
         spent_plan,
+        outrun,
     )
 
 

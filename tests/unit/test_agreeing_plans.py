@@ -67,6 +67,33 @@ def test_replicas_that_have_spent_their_plan_are_listed_anew_and_once(node: str)
     assert job.hear() == []
 
 
+def test_a_replica_that_can_not_go_on_is_built_anew_and_the_others_stay() -> None:
+    job = Job("ab")
+    gone = next(each for each in job.plan.placements[FIRST] if each.node == "a")
+    (kept,) = (each for each in job.plan.placements[FIRST] if each != gone)
+    others = {each: group for each, group in job.plan.placements.items() if each != FIRST}
+
+    def tell() -> list[str]:
+        reports = [
+            report(str(one), each.generation, 25, outrun=(one, each) == (FIRST, gone))
+            for one, group in job.plan.placements.items()
+            for each in group
+            if each.node == "a"
+        ]
+        return planned(told(job.manager, Reported(told_by("a", job.plan.version, reports))))
+
+    assert tell()
+    job.hear()
+    first = job.plan.placements[FIRST]
+    assert kept in first
+    assert gone not in first
+    (new,) = (each for each in first if each != kept)
+    assert new.node == "a"
+    assert new.begin == 20, "from the newest complete checkpoint"
+    assert {each: group for each, group in job.plan.placements.items() if each != FIRST} == others
+    assert tell() == [], "it is no more"
+
+
 def test_replicas_that_are_listed_anew_have_been_there_all_the_while() -> None:
     # nothing was lost, so the time in which nothing is lost goes on
     job = Job("ab")

@@ -339,8 +339,16 @@ def test_what_waits_for_a_decision_goes_to_disk_where_it_is_much() -> None:
 
 def test_bags_that_nobody_has_are_not_fetched() -> None:
     bench = Bench()
-    bench.notes.says = [words.FetchBag(0, 1, Bag("0"), (2,)), words.Outrun(3)]
+    bench.notes.says = [words.FetchBag(0, 1, Bag("0"), (2,))]
     assert bench.take(Agreeing(words.Heard(words.Report(2, 1, 1, 1, BEGINNING)))) == []
+    assert not bench.machine.outrun
+
+
+def test_that_a_replica_can_not_go_on_is_to_be_reported() -> None:
+    bench = Bench()
+    bench.notes.says = [words.Outrun(3)]
+    assert bench.take(Agreeing(words.Heard(words.Report(2, 1, 1, 1, BEGINNING)))) == []
+    assert bench.machine.outrun
 
 
 def test_ballots_are_ordered_by_plan_and_then_by_attempt() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.agreement_transcripts import check, ready
+from tests.unit.agreement_transcripts import Replicas, check, ready
 
 
 def test_where_every_decision_is_stored_equal_names_are_too() -> None:
@@ -131,5 +131,59 @@ def test_who_coordinates_after_another_one_writes_what_that_one_did_not() -> Non
         > 2 waits little
           2 writes 5a
           2 tells 1 3: as before, knows up to 0
+        """,
+    )
+
+
+BEGAN_BESIDE_ONE_THAT_IS_BEHIND = """
+        > plan 1 of 1
+          1 seals the store for plan 1
+        > 1 read
+        > 1 has 5a
+          1 writes 5a
+        > 1 wrote
+          1 processes 5a
+        > plan 2 of 1 2, after 1 of 1
+          1 seals the store for plan 2
+          1 tells 2: not ready for plan 2, named 5a?
+          2 seals the store for plan 2
+          2 tells 1: not ready for plan 2?
+        > 3 begins at 5
+        > plan 3 of 2 3, after 2 of 1 2
+          2 seals the store for plan 3
+          2 tells 1 3: not ready for plan 3?
+          3 seals the store for plan 3
+          3 tells 1 2: not ready for plan 3?
+        > 3 read
+          3 tells 2: knows up to 5
+        > 2 hears 3
+        > 2 read
+        > 2 waits
+          2 tells 1 3: not ready for plan 3?"""
+"""2 knows nothing, 1 knows all and is not in the plan, and 3 knows what comes after 5 alone."""
+
+
+def test_who_could_be_told_by_nobody_that_is_left_is_built_anew() -> None:
+    check(
+        Replicas(stored=True),
+        BEGAN_BESIDE_ONE_THAT_IS_BEHIND
+        + """
+        > 2 knows 1 gone
+        > 2 waits
+          2 is outrun up to 5
+        """,
+    )
+
+
+def test_who_has_to_learn_waits_for_those_that_may_still_tell() -> None:
+    check(
+        Replicas(stored=True),
+        BEGAN_BESIDE_ONE_THAT_IS_BEHIND
+        + """
+        > 2 waits long
+          2 tells 1 3: not ready for plan 3?
+        > 1 hears 2
+          1 tells 2: decided 5a
+          1 tells 2: not ready for plan 3
         """,
     )

@@ -71,6 +71,7 @@ SLICE = SliceReport(
     rung="passive-standby-hot",
     received=9,
     spent_plan=2,
+    outrun=True,
 )
 CHOSEN = BagSet(INFINITY, ((2, Bag("west", 2**40, 7)), (5, Bag("", 0, 0))))
 REPORT_OF_STANDING = Report(
