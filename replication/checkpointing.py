@@ -9,10 +9,9 @@ House rules
   above all that was named, agreed to, frozen at or completed before, also by an earlier manager.
 * A source of which any replica ended the epoch unheard has refused it. Then the margin doubles, and another
   epoch is named at once; with each complete checkpoint the margin shrinks by half.
-* A slice that went past the epoch without freezing there, or whose live replica was restored from the
-  epoch's snapshot or a later one, will not make that snapshot: the checkpoint is given up. A source that
-  agreed will freeze, however far it has read. A rebuilt slice that comes by the epoch once more freezes
-  like any other, so a crash alone gives nothing up.
+* A slice that went past the epoch without freezing there, or whose live replica has skipped it, will not make
+  that snapshot: the checkpoint is given up. A source that agreed will freeze, however far it has read. A
+  rebuilt slice that comes by the epoch once more freezes like any other, so a crash alone gives nothing up.
 * Where all have frozen and only writes are outstanding, they get `patience`; one may have failed. It
   doubles each time it was in vain, so that the slowest store gets its time, and starts anew with each
   complete checkpoint.
@@ -117,8 +116,6 @@ class Coordinator:
         self._at_once = False
         self._patience_seconds = PATIENCE_SECONDS
         self._all_frozen_at: float | None = None
-        # Of each live replica its generation, and what it had frozen at when it was first heard of.
-        self._replicas: dict[SliceId, tuple[int, int]] = {}
 
     @property
     def proposed(self) -> int:
@@ -142,9 +139,6 @@ class Coordinator:
     ) -> list[CheckpointEffect]:
         if self._named_at is None:
             self._named_at = now_seconds
-        for slice_id, standing in standings.items():
-            if self._replicas.get(slice_id, (None,))[0] != standing.generation:
-                self._replicas[slice_id] = (standing.generation, standing.frozen)
         if any(slice_id not in standings for slice_id in self._slices):
             return []
         effects: list[CheckpointEffect] = []
@@ -189,18 +183,13 @@ class Coordinator:
         if any(_ended_unheard(standings[one], epoch) for one in self._sources):
             self.margin = min(2 * self.margin, LARGEST_MARGIN)
             self._give_up()
-        elif any(self._passed(one, standings[one], epoch) for one in missing):
+        elif any(_passed(standings[one], epoch) for one in missing):
             self._give_up()
         elif all(standings[one].frozen >= epoch for one in missing):
             self._wait_for_writes(now_seconds)
         else:
             self._all_frozen_at = None
         return []
-
-    def _passed(self, slice_id: SliceId, standing: SliceStanding, epoch: int) -> bool:
-        """The live replica will never have a snapshot of the epoch, nor be finished by it."""
-        _, restored_from = self._replicas[slice_id]
-        return restored_from >= epoch or _missed(standing, epoch)
 
     def _wait_for_writes(self, now_seconds: float) -> None:
         if self._all_frozen_at is None:
@@ -276,6 +265,11 @@ def _missed(standing: SliceStanding, epoch: int) -> bool:
     """Past the epoch without having frozen there, or agreed to (which is still to be kept)."""
     heeded = standing.accepted >= epoch or standing.frozen >= epoch
     return standing.frontier > epoch and not heeded and not _ending(standing)
+
+
+def _passed(standing: SliceStanding, epoch: int) -> bool:
+    """The live replica will never have a snapshot of the epoch, nor be finished by it."""
+    return standing.skipped >= epoch or _missed(standing, epoch)
 
 
 def _restore(standing: SliceStanding, epoch: int) -> Restore | None:

@@ -5,7 +5,8 @@ controller chooses nothing, but it measures and estimates. Once the state is the
 (SIGKILL): a running cluster would have seen losses before, and the controller learns from this one how long
 it takes to notice one, to switch plans, to build operators and to load snapshots. Once that is made up for,
 what the two nodes left need of CPU and memory is measured for some seconds, and the controller is asked what
-it estimates for the slices that the second victim leads; then that one is killed.
+it estimates for the slices that the second victim leads; then that one is killed, just before a checkpoint
+would be complete: the estimates are of that moment, at which there is most to make up for.
 
 Measured is the time from there until output is as late as it was at most before, and no later, which is what
 the controller estimates; and the time until the first commit after the outage. The output must be the same
@@ -28,11 +29,19 @@ import click
 from benchmarks import options
 from benchmarks.gaps import delay, recovered
 from benchmarks.held_state import HELD, PULSE, HeldState
-from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times, wait_until
+from benchmarks.live_cluster import (
+    LOOK_SECONDS,
+    LiveCluster,
+    LiveJob,
+    commit_times,
+    wait_until,
+)
 from benchmarks.pictures import tell_results
 from benchmarks.report import one_digest, print_table
+from replication.naming import CHECKPOINTS, checkpoint_of
 from streammine.model.errors import ClusterError
 from streammine.model.schemes import Scheme
+from streammine.runtime.stores import LocalStore
 
 NODES = 3
 PLUGS_PER_MEGABYTE = 12_000
@@ -52,6 +61,9 @@ BUILT_MEGABYTES_PER_SECOND = 50.0
 
 NEARBY_EPOCHS = 20
 """How far a replica that has caught up may be behind the one that leads."""
+
+WORST_AGE = 0.8
+"""Of the newest checkpoint at the kill, as a share of how old the one before got."""
 
 MEASURED_SECONDS = 3.0
 AFTER_SECONDS = 10.0
@@ -186,6 +198,7 @@ def _measured(scheme: Scheme, megabytes: int, rate: int, slices: int, runs: int)
                 time.sleep(SETTLING_SECONDS)
                 costs.append(_cost(cluster, job, first))
                 state_bytes = max(state_bytes, cluster.state_bytes(job, HELD))
+                _wait_for_the_worst_moment(job)
                 told = cluster.slices(job)
                 second, killed = _kill(cluster, job, {first})
                 digests.add(cluster.finish(job, LONGEST_RUN_SECONDS).digest())
@@ -216,6 +229,29 @@ def _wait_until_whole(cluster: LiveCluster, job: LiveJob, scheme: Scheme, gone: 
     cluster.client.wait_for(
         whole, "not all replicas that were lost are made up for", LONGEST_RUN_SECONDS, job.number
     )
+
+
+def _wait_for_the_worst_moment(job: LiveJob) -> None:
+    """Until the newest checkpoint is almost as old as the one before it got: that is what is estimated.
+
+    Raises ClusterError where no checkpoints come.
+    """
+    store = LocalStore(job.store)
+    deadline = time.monotonic() + LONGEST_RUN_SECONDS
+    newest: int | None = None
+    came: list[float] = []
+    while time.monotonic() < deadline:
+        now = time.monotonic()
+        named = filter(None, map(checkpoint_of, store.list(CHECKPOINTS)))
+        found = max((epoch for epoch, _ in named), default=None)
+        if found != newest:
+            newest = found
+            came = [*came, now][-3:]
+        # the first one may have been there long before it was seen
+        if len(came) == 3 and now - came[-1] >= WORST_AGE * (came[-1] - came[-2]):
+            return
+        time.sleep(LOOK_SECONDS)
+    raise ClusterError(f"no checkpoints for {LONGEST_RUN_SECONDS:g} s")
 
 
 def _is_whole(replicas: list[dict[str, Any]], wanted: int, gone: str) -> bool:

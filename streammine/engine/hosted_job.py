@@ -205,6 +205,7 @@ def slice_report(machine: SliceMachine, counters: dict[str, float]) -> control.S
         machine.retained_after,
         machine.accepted,
         machine.frozen,
+        machine.skipped,
         machine.last_epoch,
         BEGINNING if final is None else final,
         tuple(machine.snapshots.records),

@@ -424,6 +424,7 @@ def _standing(report: SliceReport) -> SliceStanding:
         report.retained_after,
         report.accepted,
         report.frozen,
+        report.skipped,
         report.final_epoch if report.finished else None,
         report.last_epoch,
         report.snapshots,

@@ -127,6 +127,7 @@ class SliceMachine(StandingReplica):
         self.snapshots = SnapshotChain()
         self.accepted = BEGINNING
         self.frozen = BEGINNING
+        self.skipped = BEGINNING
         self.directed = Directed(BEGINNING, BEGINNING, BEGINNING)
         self.barriers: list[int] = []
         self._to_freeze: deque[int] = deque()
@@ -142,7 +143,7 @@ class SliceMachine(StandingReplica):
             self.processed_below = INFINITY
             self._end(INFINITY)
             return
-        self.frozen = restored.epoch
+        self.frozen = self.skipped = restored.epoch
         self.processed_below = restored.epoch + 1
         self.frontier.begin(restored.epoch + 1, restored.due)
         self._begin_behind(restored)
@@ -416,6 +417,7 @@ class SliceMachine(StandingReplica):
     def _pass_barriers(self) -> list[Effect]:
         effects: list[Effect] = []
         while (barrier := self._due_barrier) is not None:
+            self.skipped = barrier
             effects += self._go_past(barrier)
             effects += self._releasing.all()
         return effects

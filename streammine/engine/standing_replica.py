@@ -35,6 +35,7 @@ class StandingReplica(LinkedReplica):
     taking: int
     last_epoch: int
     frozen: int
+    skipped: int
     barriers: list[int]
 
     @abstractmethod
@@ -75,7 +76,7 @@ class StandingReplica(LinkedReplica):
     def _taken(self, taken: RestoredTo) -> list[Effect]:
         """The state of a complete checkpoint is held: what led up to it is not needed any more."""
         self.taking = BEGINNING
-        self.frozen = taken.epoch
+        self.frozen = self.skipped = taken.epoch
         self.last_epoch = max(self.last_epoch, taken.last_epoch)
         self.barriers = [each for each in self.barriers if each > taken.epoch]
         self.waiting.forget(taken.epoch)

@@ -131,6 +131,7 @@ class SliceReport:
     retained_after: int
     accepted: int
     frozen: int
+    skipped: int
     last_epoch: int
     final_epoch: int
     snapshots: tuple[SnapshotRecord, ...]

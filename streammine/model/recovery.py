@@ -26,7 +26,8 @@ class SliceStanding:
     """What the manager knows of a slice's replica that leads, from its reports; and of the `others`.
 
     `frontier`: every epoch below it is processed. `retained_after`: every epoch above it can be sent again.
-    `accepted` (sources) and `frozen` are the highest checkpoint epochs that it has agreed to and frozen at.
+    `accepted` (sources) and `frozen` are the highest checkpoint epochs that it has agreed to and passed;
+    `skipped` the highest that it makes no snapshot of: it did not lead there, or began with that state.
     `final_epoch`: a finished slice's last epoch with output, else None. `snapshots`: newest last.
     """
 
@@ -35,6 +36,7 @@ class SliceStanding:
     retained_after: int = BEGINNING
     accepted: int = BEGINNING
     frozen: int = BEGINNING
+    skipped: int = BEGINNING
     final_epoch: int | None = None
     last_epoch: int = BEGINNING
     snapshots: tuple[SnapshotRecord, ...] = ()

@@ -112,7 +112,9 @@ class World:
         possible = [BEGINNING, *(each.epoch for each in self.durable[one])]
         start = possible[choice % len(possible)]
         frontier = BEGINNING if start == BEGINNING else start + 1
-        self.replicas[one] = Replica(SliceStanding(generation, frontier, frozen=start))
+        self.replicas[one] = Replica(
+            SliceStanding(generation, frontier, frozen=start, skipped=start)
+        )
         self.reported.pop(one, None)
 
     def look(self) -> None:

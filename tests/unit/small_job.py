@@ -78,6 +78,7 @@ def report(
         retained_after,
         accepted,
         max((each.epoch for each in records), default=BEGINNING),
+        BEGINNING,
         4,
         4 if finished else BEGINNING,
         records,

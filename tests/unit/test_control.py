@@ -64,6 +64,7 @@ SLICE = SliceReport(
     retained_after=-1,
     accepted=9,
     frozen=7,
+    skipped=6,
     last_epoch=8,
     final_epoch=INFINITY,
     snapshots=(SNAPSHOT, SNAPSHOT),

@@ -225,7 +225,7 @@ def test_who_has_frozen_there_is_waited_for_though_it_agreed_to_nothing() -> Non
 
 def test_a_source_restored_from_the_epochs_own_snapshot_has_not_refused_it() -> None:
     coordinator = collecting(101)
-    restored = replace(at(102, generation=2), frozen=101)
+    restored = replace(at(102, generation=2), frozen=101, skipped=101)
     standings = {**everywhere(frozen(101)), S: restored}
     assert coordinator.observe(11.0, standings) == [Propose(103)]
     assert coordinator.margin == 1
@@ -263,7 +263,7 @@ def test_a_crash_alone_ends_nothing() -> None:
     coordinator = collecting(101)
     standings = everywhere(frozen(101))
     assert coordinator.observe(11.0, {one: standings[one] for one in (S, T, Y)}) == []
-    rebuilt = replace(at(91, generation=2), frozen=90)
+    rebuilt = replace(at(91, generation=2), frozen=90, skipped=90)
     assert coordinator.observe(12.0, {**standings, X: rebuilt}) == []
     writing = frozen(101, written=False, generation=2)
     assert coordinator.observe(13.0, {**standings, X: writing}) == []
@@ -273,19 +273,9 @@ def test_a_crash_alone_ends_nothing() -> None:
 
 def test_a_replica_restored_from_the_epochs_own_snapshot_ends_it() -> None:
     coordinator = collecting(101)
-    restored = frozen(101, written=False, generation=2)
+    restored = replace(at(102, generation=2), frozen=101, skipped=101)
     standings = {**everywhere(frozen(101)), Y: at(101), X: restored}
     assert coordinator.observe(11.0, standings) == [Propose(103)]
-
-
-def test_the_first_report_of_a_rebuilt_slice_counts_though_others_are_missing() -> None:
-    coordinator = collecting(101)
-    standings = {**everywhere(frozen(101)), X: replace(at(91, generation=2), frozen=90)}
-    del standings[Y]
-    assert coordinator.observe(11.0, standings) == []
-    standings = {**everywhere(frozen(101)), X: frozen(101, written=False, generation=2)}
-    assert coordinator.observe(12.0, standings) == []
-    assert coordinator.phase is Phase.COLLECTING
 
 
 def test_a_snapshot_that_is_never_written_ends_it_after_a_while_which_doubles() -> None:
@@ -305,7 +295,7 @@ def test_a_crash_while_snapshots_are_written_gives_the_rebuilt_slice_its_own_tim
     coordinator = collecting(101)
     standings = {**everywhere(frozen(101)), X: frozen(101, written=False)}
     assert coordinator.observe(11.0, standings) == []
-    rebuilt = replace(at(91, generation=2), frozen=90)
+    rebuilt = replace(at(91, generation=2), frozen=90, skipped=90)
     assert coordinator.observe(12.0, {**standings, X: rebuilt}) == []
     writing = {**standings, X: frozen(101, written=False, generation=2)}
     assert coordinator.observe(12.0 + PATIENCE_SECONDS, writing) == []
@@ -374,10 +364,21 @@ def test_a_new_leader_that_has_passed_the_barrier_ends_the_checkpoint() -> None:
     # the one that led is lost before its snapshot was durable; the next one froze nothing there
     coordinator = collecting(101)
     coordinator.observe(11.0, everywhere(at(100)))
-    passed = replace(at(103, 2), frozen=101)
+    passed = replace(at(103, 2), frozen=101, skipped=101)
     standings = everywhere(frozen(101)) | {X: passed}
     assert coordinator.observe(12.0, standings) == [Propose(103)]
     assert coordinator.making == 103
+
+
+def test_a_new_leader_may_pass_the_barrier_before_it_hears_that_it_leads() -> None:
+    # so it is heard of from before the barrier, and makes no snapshot there all the same
+    coordinator = collecting(101)
+    coordinator.observe(11.0, everywhere(at(100)))
+    standings = everywhere(frozen(101)) | {S: agreed(101, 101, 2)}
+    assert coordinator.observe(12.0, standings) == []
+    passed = replace(frozen(101, written=False, generation=2), skipped=101)
+    assert coordinator.observe(13.0, standings | {S: passed}) == [Propose(103)]
+    assert coordinator.margin == 1, "it has not refused"
 
 
 def test_a_new_leader_that_is_still_before_the_barrier_freezes_there() -> None:

@@ -91,7 +91,7 @@ def test_a_source_that_does_not_lead_agrees_to_a_barrier_and_reads_on_behind_it(
           run read 64
         """,
     )
-    assert (player.machine.accepted, player.machine.frozen) == (6, 6)
+    assert (player.machine.accepted, player.machine.frozen, player.machine.skipped) == (6, 6, 6)
 
 
 def test_a_source_that_does_not_lead_is_over_without_a_snapshot_of_its_last_barrier() -> None:
@@ -115,8 +115,9 @@ def test_a_source_that_does_not_lead_is_over_without_a_snapshot_of_its_last_barr
 
 
 def test_who_comes_to_lead_freezes_at_the_next_barrier_in_full() -> None:
+    player = operator(inputs=1, mode="asynchronous")
     check(
-        operator(inputs=1, mode="asynchronous"),
+        player,
         """
         > leads not
         > start
@@ -136,6 +137,7 @@ def test_who_comes_to_lead_freezes_at_the_next_barrier_in_full() -> None:
           send 8.3 end 7, flagged
         """,
     )
+    assert (player.machine.frozen, player.machine.skipped) == (7, 5)
 
 
 def test_who_comes_to_lead_before_a_barrier_that_it_has_heard_of_freezes_there() -> None:
