@@ -73,10 +73,12 @@ def caught_up_after(
 
 @dataclass(frozen=True)
 class Recovered:
-    """Seconds from a kill until output goes on, and until it is in time again; 0 where it went on anyway."""
+    """Seconds from a kill until output goes on, and until it is in time again; 0 where it went on anyway. An
+    outage that is shorter than `told_from` can't be told from what is usual."""
 
     outage: float
     caught_up: float
+    told_from: float
 
 
 def recovered(
@@ -99,12 +101,11 @@ def recovered(
     begin, end = max(after, key=lambda each: each[1] - each[0])
     late = [(at, each) for at, each in delays if at >= end]
     longest = longest_gap([at for at in times if at <= killed], first, killed)
-    if end - begin < longest + epoch_seconds:
-        return Recovered(0.0, 0.0)
-    if late[0][1] <= usual:
-        return Recovered(0.0, 0.0)
+    told_from = longest + epoch_seconds
+    if end - begin < told_from or late[0][1] <= usual:
+        return Recovered(0.0, 0.0, told_from)
     again = next((at for at, each in late if each <= usual), late[-1][0])
-    return Recovered(end - killed, again - killed)
+    return Recovered(end - killed, again - killed, told_from)
 
 
 def delay(epoch: int, committed: float, began: float, epoch_seconds: float) -> float:

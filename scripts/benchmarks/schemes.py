@@ -87,11 +87,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a kill came to, in seconds: until output was in time again, and until it went on at all; what was
-    estimated just before, by steps, None where the controller said that something is `missing`."""
+    """What a kill came to, in seconds: until output was in time again, and until it went on at all, 0 for
+    what is shorter than `told_from_seconds`; what was estimated just before, by steps, None where the
+    controller said that something is `missing`."""
 
     seconds: float
     outage_seconds: float
+    told_from_seconds: float
     estimate: dict[str, float] | None
     missing: tuple[str, ...]
 
@@ -101,11 +103,12 @@ class Recovery:
 
     @property
     def ratio(self) -> float | None:
-        """Measured / estimated. Less than an epoch can't be told from nothing."""
+        """Measured / estimated, where what can't be told from nothing counts as just that."""
         estimated = self.estimated_seconds
         if estimated is None:
             return None
-        return max(self.seconds, EPOCH_SECONDS) / max(estimated, EPOCH_SECONDS)
+        least = self.told_from_seconds
+        return max(self.seconds, least) / max(estimated, least)
 
 
 @click.command(help="Recovery time, its estimate, and cost of each fault-tolerance scheme.")
@@ -320,6 +323,7 @@ def _recovery(
     return Recovery(
         times.caught_up,
         times.outage,
+        times.told_from,
         None if worst is None else {step: _seconds(worst[step]) for step in STEPS},
         tuple(sorted(missing)),
     )
@@ -348,6 +352,7 @@ def _row(
         "recovery_seconds": round(median(each.seconds for each in recoveries), 3),
         "most_recovery_seconds": round(max(each.seconds for each in recoveries), 3),
         "outage_seconds": round(median(each.outage_seconds for each in recoveries), 3),
+        "told_from_seconds": round(median(each.told_from_seconds for each in recoveries), 3),
         "estimate_seconds": _rounded([sum(each.values()) for each in estimates]),
         "estimate": {step: _rounded([each[step] for each in estimates]) for step in STEPS},
         "missing": sorted({text for each in recoveries for text in each.missing}),
@@ -396,13 +401,15 @@ def _print(figures: dict[str, Any]) -> None:
         for each in figures["schemes"]
     ]
     print_table(head, rows)
+    told = [each["told_from_seconds"] for each in figures["schemes"]]
     for each in figures["schemes"]:
         if each["missing"]:
             print(f"{each['scheme']}: no estimate, not measured: {', '.join(each['missing'])}")
     print(
         f"estimates from what the first kill, the job's start and its snapshots have shown; within a "
         f"factor {figures['bar']:g}: {figures['within']} of {len(figures['schemes'])} "
-        f"(less than {EPOCH_SECONDS * 1000:.0f} ms, an epoch, counts as that)"
+        "(what is too short to be told from the usual gaps between commits counts as just that long: "
+        f"{min(told):.2f} to {max(told):.2f} s)"
     )
 
 

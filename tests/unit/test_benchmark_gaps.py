@@ -116,6 +116,7 @@ def test_output_is_recovered_when_it_is_in_time_again() -> None:
     times = recovered(10.95, seen, 10.0, 0.1)
     assert times.outage == pytest.approx(1.05)
     assert times.caught_up == pytest.approx(1.25)
+    assert times.told_from == pytest.approx(0.2), "the usual gap and an epoch"
 
 
 def test_what_is_never_in_time_again_counts_to_the_last_commit() -> None:
