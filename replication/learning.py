@@ -49,7 +49,8 @@ def _is_closed(plan: FormerPlan, answers: Mapping[int, Report], gone: Collection
 
 
 def forgotten_until(decided: int, version: int, said: Iterable[Report | None]) -> int | None:
-    """An epoch up to which nobody knows any more what followed `decided`; None where somebody may.
+    """An epoch up to which nobody knows any more what followed `decided`, as far as was heard; None where
+    somebody may.
 
     `said`: what each other replica that has not ended said last, those of former plans included. `version`:
     the newest plan, in which one of them must vote.

@@ -5,8 +5,8 @@ controller chooses nothing, but it measures and estimates. Once the state is the
 (SIGKILL): a running cluster would have seen losses before, and the controller learns from this one how long
 it takes to notice one, to switch plans, to build operators and to load snapshots. Once that is made up for,
 what the two nodes left need of CPU and memory is measured for some seconds, and the controller is asked what
-it estimates for the slices that the second victim leads; then that one is killed, just before a checkpoint
-would be complete: the estimates are of that moment, at which there is most to make up for.
+it estimates for the slices that the second victim leads; then that one is killed, when the newest checkpoint
+is almost as old as the one before got: the estimates are of that moment, with most to make up for.
 
 Measured is the time from there until output is as late as it was at most before, and no later, which is what
 the controller estimates; and the time until the first commit after the outage. The output must be the same
@@ -88,8 +88,8 @@ class Cost:
 @dataclass(frozen=True)
 class Recovery:
     """What a kill came to, in seconds: until output was in time again, and until it went on at all, 0 for
-    what is shorter than `told_from_seconds`; what was estimated just before, by steps, None where the
-    controller said that something is `missing`."""
+    what is shorter than `told_from_seconds` or came no later than usual; what was estimated just before, by
+    steps, None where the controller said that something is `missing`."""
 
     seconds: float
     outage_seconds: float

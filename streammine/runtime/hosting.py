@@ -40,16 +40,11 @@ from streammine.runtime.stores import open_store
 @dataclass
 class HostedSlice:
     """A replica's processor and what its shell measures of it. It is closed when it is withdrawn, or, if
-    it is at work then, as soon as that is done.
-
-    `clock`: by which its work is timed. An operator computes, so it is the thread's own: while the core does
-    something else nothing is worked. Sources and sinks wait for what they read and write, too.
-    """
+    it is at work then, as soon as that is done."""
 
     processor: Processor
     spill: BatchSpill
     rank: int
-    clock: Callable[[], float]
     at_work: bool = False
     withdrawn: bool = False
     busy_seconds: float = 0.0
@@ -153,11 +148,9 @@ class HostedJob:
         built = self.times.built(compiled, self.number, replica, environment, seat)
         names = [vertex.name for vertex in self.spec.graph.vertices]
         rank = -names.index(replica.slice.vertex)
-        computes = self.spec.graph.vertex(replica.slice.vertex).kind == "stateful"
-        clock = time.thread_time if computes else time.perf_counter
         with self._guard:
             self.slices[replica.slice, replica.generation] = HostedSlice(
-                built.processor, built.spill, rank, clock
+                built.processor, built.spill, rank
             )
         for channel in self.spec.graph.inputs[replica.slice]:
             if channel.number not in self.schemas:
@@ -260,7 +253,7 @@ class HostedJob:
             hosted.first_read_at = time.time()
             # the first row that a paced source gives in this attempt is due then
             hosted.pace_began_at = hosted.first_read_at - elapsed_seconds
-        begin = hosted.clock()
+        begin = time.perf_counter()
         read_at = int(time.time() * 1e6)
         try:
             result = hosted.processor.perform(work, elapsed_seconds)
@@ -271,7 +264,7 @@ class HostedJob:
         except RecursionError as error:
             raise UserCodeError(f"slice {name}: {error}") from error
         finally:
-            hosted.busy_seconds += hosted.clock() - begin
+            hosted.busy_seconds += time.perf_counter() - begin
             if any(isinstance(item, (CloseEpoch, Finish)) for item in work):
                 hosted.last_commit_at = time.time()
 

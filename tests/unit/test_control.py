@@ -83,6 +83,7 @@ REPORT_OF_STANDING = Report(
     BEGINNING,
     votes=False,
     asks=True,
+    tells_after=-5,
     entries=(
         Entry(-3, Ballot(2, 0)),
         Entry(4, Ballot(2, 5), Ballot(2, 4), CHOSEN),
