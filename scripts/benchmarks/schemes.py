@@ -237,10 +237,10 @@ def _wait_until_whole(cluster: LiveCluster, job: LiveJob, scheme: Scheme, gone: 
 def _wait_for_the_worst_moment(job: LiveJob) -> None:
     """Until the newest checkpoint is almost as old as the one before it got: that is what is estimated.
 
-    Raises ClusterError where no checkpoints come.
+    Raises ClusterError where no checkpoints come while there is input.
     """
     store = LocalStore(job.store)
-    deadline = time.monotonic() + LONGEST_RUN_SECONDS
+    deadline = time.monotonic() + AFTER_SECONDS
     newest: int | None = None
     came: list[float] = []
     while time.monotonic() < deadline:
@@ -254,7 +254,7 @@ def _wait_for_the_worst_moment(job: LiveJob) -> None:
         if len(came) == 3 and now - came[-1] >= WORST_AGE * (came[-1] - came[-2]):
             return
         time.sleep(LOOK_SECONDS)
-    raise ClusterError(f"no checkpoints for {LONGEST_RUN_SECONDS:g} s")
+    raise ClusterError(f"no checkpoints for {AFTER_SECONDS:g} s")
 
 
 def _is_whole(replicas: list[dict[str, Any]], wanted: int, gone: str) -> bool:

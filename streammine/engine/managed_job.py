@@ -103,9 +103,9 @@ class ManagedJob:
             if not self._lives(slice_id, generation):
                 # one that hears of the plan late has gone on alone; what it knows is not the job's state
                 continue
-            known = self.snapshots.setdefault(slice_id, {})
             if each.outrun:
                 self.broken.add((slice_id, generation))
+            known = self.snapshots.setdefault(slice_id, {})
             for record in each.snapshots:
                 known[record.epoch] = record
             for epoch in sorted(known)[:-8]:
