@@ -4,7 +4,7 @@ Every recovery goes up the same ladder (DESIGN §5), and a scheme has climbed so
 (Martin 2015, section 6.2, Figure 6)::
 
     scheme                detect  switch  deploy  load  catch up
-    passive-replication   x       x       x       x     with all that came after the checkpoint, fetched
+    passive-replication   x       x       x       x     with all that came after the checkpoint
     deployed              x       x               x     the same
     passive-standby-cold  x       x                     the same
     passive-standby-hot   x       x                     the same, but it lies in its queue
@@ -20,12 +20,11 @@ Every recovery goes up the same ladder (DESIGN §5), and a scheme has climbed so
 The thesis names what such an estimate rests on, the checkpoint's size and the input's rate (section 6.1); the
 formulas are ours. What is lost is a node, with all slices that it leads: each of the nodes left makes up for
 its share of them, one after the other (`SharedLoss`), whatever their schemes are: these are chosen alike. So
-the *rate* is that part of what the slice processes while it works that their work leaves to it; and where the
-backlog has to be fetched first, not more than that goes. The *outage* is everything before the replica
-processes again. The *backlog* of the first four is the input after the newest complete checkpoint at the
-worst moment (`SliceOutlook`), and more comes during the outage and while it catches up. Who is not faster
-than the input never catches up. Where the input waits for the slice, nothing comes meanwhile: catching up
-takes backlog / rate.
+the *rate* is that part of what the slice processes while it catches up that their work leaves to it. The
+*outage* is everything before the replica processes again. The *backlog* of the first four is the input after
+the newest complete checkpoint at the worst moment (`SliceOutlook`), and more comes during the outage and
+while it catches up. Who is not faster than the input never catches up. Where the input waits for the slice,
+nothing comes meanwhile: catching up takes backlog / rate.
 
 Under gap recovery the first three make up for nothing that came until the loss was known: what is left out is
 settled then. There is no backlog but what comes from then on, until the replica processes again, and that
@@ -64,8 +63,7 @@ def recovery_estimate(
     load_seconds = load_bytes / times.load_bytes_per_second
     known_seconds = switch_seconds + deploy_seconds + load_seconds
     outage_seconds = detect_seconds + known_seconds
-    fetch_rate = math.inf if scheme.queues else times.fetch_bytes_per_second
-    rate = min(outlook.processing_bytes_per_second * _own_share(outlook), fetch_rate)
+    rate = outlook.processing_bytes_per_second * _own_share(outlook)
     if semantics == "gap" and not scheme.queues:
         catch_up_seconds = _catch_up_seconds(outlook, 0.0, rate, known_seconds)
     else:
@@ -77,8 +75,8 @@ def recovery_estimate(
 
 def _own_share(outlook: SliceOutlook) -> float:
     """Of the work that the node has to catch up with where the slice is rebuilt."""
-    busy_share, shared = outlook.busy_share, outlook.shared.busy_share
-    return busy_share / shared if shared > busy_share > 0 else 1.0
+    own, shared = outlook.replay_share, outlook.shared.replay_share
+    return own / shared if shared > own > 0 else 1.0
 
 
 def _own_queue_seconds(outlook: SliceOutlook) -> float:

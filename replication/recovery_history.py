@@ -7,7 +7,7 @@ its file does, and says little of how fast a large one is read; in the sum it we
 Of switching, deploying and loading one measurement each is enough: they all happen when a replica is added,
 and the safety margin of the choice is there for the rest. What may not have happened yet has a stand-in: for
 detecting a loss, the longest time that the failure detector may take; for loading, as long as hardly anything
-was loaded, how fast snapshots are written; and a replay is taken to be fetched as fast as it is processed.
+was loaded, how fast snapshots are written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class RecoveryHistory:
             self._median_seconds(Step.SWITCH),
             self._median_seconds(Step.DEPLOY),
             self._bytes_per_second(Step.SAVE if self._hardly_loaded else Step.LOAD),
-            self._bytes_per_second(Step.FETCH),
         )
 
     @property

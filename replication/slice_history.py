@@ -78,6 +78,7 @@ class SliceHistory:
             busy_share=seen.busy_share,
             queued_bytes=seen.queued_bytes,
             standby_queued_bytes=seen.standby_queued_bytes,
+            replay_share=seen.replay_share,
             input_waits=seen.input_waits,
             shared=seen.shared,
         )

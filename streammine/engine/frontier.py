@@ -73,6 +73,12 @@ class Frontier:
         """How many epochs are complete, hold data and are still to be closed."""
         return sum(epoch < self.complete_below for epoch in self._open)
 
+    @property
+    def late(self) -> bool:
+        """Several epochs are complete, hold data and are still to be closed."""
+        second = min(self._heap[1:3], default=INFINITY)
+        return second < self.complete_below
+
     def processed_below(self) -> int:
         """Every epoch below this one is processed: it holds nothing and nothing more can come."""
         waiting = self.waiting()

@@ -284,7 +284,8 @@ class Undeploy:
 @dataclass(frozen=True, slots=True)
 class Perform:
     """Run a replica's work. `catches_up`: another replica has done it already, so nobody waits for this;
-    `spare`: the replica only stands behind another one, which must not notice it."""
+    `spare`: the replica only stands behind another one, which must not notice it; `late_bytes` as in
+    `stimuli.Run`."""
 
     job: int
     slice: SliceId
@@ -292,6 +293,7 @@ class Perform:
     work: tuple[stimuli.Work, ...]
     catches_up: bool = False
     spare: bool = False
+    late_bytes: int = 0
 
 
 def damaged_by(

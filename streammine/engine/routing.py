@@ -69,9 +69,10 @@ class RoutingNode(ABC):
     ) -> None:
         replica = number, slice_id, _ = job.number, machine.slice_id, machine.generation
         match effect:
-            case stimuli.Run(work, repeats):
+            case stimuli.Run(work, repeats, late_bytes):
                 catches_up = repeats and job.doubled(slice_id)
-                effects.append(Perform(*replica, work, catches_up, job.stands_behind(machine)))
+                spare = job.stands_behind(machine)
+                effects.append(Perform(*replica, work, catches_up, spare, late_bytes))
             case stimuli.SendFrame(frame):
                 self._send(job, frame, effects)
             case stimuli.GrantCredit(channel, sender, receiver, frontier):

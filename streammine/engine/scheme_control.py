@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.placement import Node, node_of
-from streammine.engine.slice_meter import SliceMeter
+from streammine.engine.replay_meter import ReplayMeter
+from streammine.engine.slice_meter import Rates, SliceMeter
 from streammine.model.control import JobReport, SliceReport, StepReport
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
@@ -63,6 +64,7 @@ class SchemeControl:
         self._graph = graph
         self._paced = frozenset(paced)
         self._meters: dict[tuple[SliceId, int], SliceMeter] = {}
+        self._replays = defaultdict[str, ReplayMeter](ReplayMeter)
         self._seen: dict[SliceId, SliceObservation] = {}
         self._steps: dict[Node, frozenset[StepReport]] = {}
         self._heard: dict[Node, _Heard] = {}
@@ -92,6 +94,7 @@ class SchemeControl:
                 del frozen_at[epoch]
             if clock_seconds is not None:
                 self._meter(slice_id, each.generation).note(clock_seconds, each.counters)
+            self._replays[slice_id.vertex].note((slice_id, each.generation), each.counters)
 
     def lost(self, now_seconds: float, node: Node) -> None:
         """It is known from now on that a node is gone, which lived when it was last heard of, and may have
@@ -131,6 +134,8 @@ class SchemeControl:
             (slice_id, each.generation) for slice_id in placements for each in placements[slice_id]
         }
         self._meters = {key: meter for key, meter in self._meters.items() if key in living}
+        for meter in self._replays.values():
+            meter.forget(living)
         lost = self._lost_with_nodes(now_seconds, job, max(1, nodes - 1))
         for slice_id, group in placements.items():
             vertex = self._graph.vertex(slice_id.vertex)
@@ -168,16 +173,22 @@ class SchemeControl:
                 checkpoint = self._checkpoint(now_seconds, job, slice_id)
                 snapshot_bytes = 0.0 if checkpoint is None else checkpoint.snapshot_bytes
                 load_bytes = max(snapshot_bytes, report.counters.get("state_bytes", 0.0))
-                busy_share = self._meter(slice_id, report.generation).rates.busy_share
-                led[node_of(group[0])].append((load_bytes, busy_share))
+                rates = self._meter(slice_id, report.generation).rates
+                replay_share = self._replay_share(slice_id.vertex, rates)
+                led[node_of(group[0])].append((load_bytes, replay_share))
         lost = {}
         for node in led.keys() & self._heard.keys():
-            load_bytes, busy_share = map(sum, zip(*led[node], strict=True))
+            load_bytes, replay_share = map(sum, zip(*led[node], strict=True))
             # who makes up for it is taken to have as many workers
-            busy_share /= self._heard[node].workers
+            replay_share /= self._heard[node].workers
             slices = max(1.0, len(led[node]) / others)
-            lost[node] = SharedLoss(slices, load_bytes / others, busy_share / others)
+            lost[node] = SharedLoss(slices, load_bytes / others, replay_share / others)
         return lost
+
+    def _replay_share(self, vertex: str, rates: Rates) -> float:
+        """Of one core that its input takes where it is worked off as fast as when it catches up."""
+        rate = self._replays[vertex].bytes_per_second
+        return rates.input / rate if rate else rates.busy_share
 
     def _observed(
         self,
@@ -198,8 +209,10 @@ class SchemeControl:
             checkpoint=self._checkpoint(now_seconds, job, slice_id),
             input_bytes_per_second=rates.input,
             output_bytes_per_second=rates.output,
-            processing_bytes_per_second=rates.processing,
+            processing_bytes_per_second=self._replays[slice_id.vertex].bytes_per_second
+            or rates.processing,
             busy_share=rates.busy_share,
+            replay_share=self._replay_share(slice_id.vertex, rates),
             queued_bytes=report.counters.get("bytes_waiting", 0.0),
             input_waits=slice_id.vertex in self._waiting,
             may_lose=slice_id.vertex in self._graph.may_lose,

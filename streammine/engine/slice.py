@@ -403,16 +403,18 @@ class SliceMachine(StandingReplica):
             return
         if not self.leads:
             effects += self._pass_barriers()
+        waiting_bytes, late = self.waiting.nbytes, self.frontier.late
         work = self._next_read() if self.is_source else self._next_work()
         if work:
             self.busy = True
-            effects.append(Run(work, self._repeats))
+            late_bytes = waiting_bytes - self.waiting.nbytes if late else 0
+            effects.append(Run(work, self._repeats, late_bytes))
 
     @property
     def _repeats(self) -> bool:
         """What is done now another replica has done a while ago."""
         far = self._releasing.credited > self.processed_below + 1
-        return self.behind and (far or self.frontier.backlog > 1)
+        return self.behind and (far or self.frontier.late)
 
     def _pass_barriers(self) -> list[Effect]:
         effects: list[Effect] = []

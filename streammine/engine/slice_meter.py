@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from streammine.engine.replay_meter import STEP_BYTES
+
 WINDOW_SECONDS = 2.0
 """Long enough that the beat of the heartbeats does not show."""
 
 MOST_SAMPLES = 64
-
-STEP_BYTES = 64
-"""What an epoch's end, or a batch, counts beside its rows: it takes time, too, where there are hardly any."""
 
 
 @dataclass(frozen=True)

@@ -295,11 +295,12 @@ class Run:
     """Perform the work in order on one worker thread, then report WorkDone.
 
     `repeats`: several epochs wait, and receivers have been given them already, by whoever was here before or
-    by another replica.
+    by another replica. `late_bytes` of input that it takes where several complete epochs wait; else 0.
     """
 
     work: tuple[Work, ...]
     repeats: bool = False
+    late_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

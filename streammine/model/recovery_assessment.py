@@ -14,14 +14,12 @@ from streammine.model.schemes import Scheme
 
 @dataclass(frozen=True)
 class StepTimes:
-    """How long the steps of a recovery take, as measured. `fetch_bytes_per_second` is infinite while nothing
-    was ever sent again: then processing alone is the limit."""
+    """How long the steps of a recovery take, as measured."""
 
     detect_seconds: float
     switch_seconds: float
     deploy_seconds: float
     load_bytes_per_second: float
-    fetch_bytes_per_second: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -29,13 +27,13 @@ class SharedLoss:
     """What is lost with a node: all slices that it leads. The nodes left share them evenly, and this is the
     share of one, which builds and loads one slice after the other and has to catch up with all of them.
 
-    `load_bytes` of their snapshots, or states where these have grown beyond. `busy_share` of one core that
-    they need on each of the node's workers, as if these shared the work and nothing slowed them down.
+    `load_bytes` of their snapshots, or states where these have grown beyond. `replay_share` of one core that
+    they need on each of the node's workers when they catch up, as if these shared the work.
     """
 
     slices: float = 1.0
     load_bytes: float = 0.0
-    busy_share: float = 0.0
+    replay_share: float = 0.0
 
 
 NO_OTHERS = SharedLoss()
@@ -61,6 +59,7 @@ class SliceOutlook:
     busy_share: float
     queued_bytes: float
     standby_queued_bytes: float = 0.0
+    replay_share: float = 0.0
     input_waits: bool = False
     shared: SharedLoss = NO_OTHERS
 

@@ -60,21 +60,20 @@ class Step(StrEnum):
     ``DETECT``: from a replica's loss until the manager knows. Until a loss was measured, the longest time
     that the failure detector may take. ``SWITCH``: from there until the new plan has reached the nodes and
     links are subscribed. ``DEPLOY``: the replica's operator is built. ``LOAD``: so many bytes of a snapshot
-    are read and taken in. ``FETCH``: so many bytes that upstream kept are sent again. ``SAVE``: so many
-    bytes of a snapshot were written; loading is taken to go as fast until one was loaded.
+    are read and taken in. ``SAVE``: so many bytes of a snapshot were written; loading is taken to go as fast
+    until one was loaded.
     """
 
     DETECT = "detect"
     SWITCH = "switch"
     DEPLOY = "deploy"
     LOAD = "load"
-    FETCH = "fetch"
     SAVE = "save"
 
     @property
     def has_length(self) -> bool:
         """It takes the longer the more bytes there are."""
-        return self in (Step.LOAD, Step.FETCH, Step.SAVE)
+        return self in (Step.LOAD, Step.SAVE)
 
 
 @dataclass(frozen=True)
@@ -109,14 +108,15 @@ class SliceObservation:
 
     `scheme` is the one that the plan says, from which the controller begins; `chosen`: a controller has
     chosen it, that of an earlier manager where this one has not; `fixed`: a person has set it, and there is
-    nothing to choose, only to estimate. `replicas`: how many it has in schemes that
-    have more than one; `nodes` that may host them. `state_bytes` of memory that its state takes.
-    `checkpoint`: None before the first. `processing_bytes_per_second`: bytes of input per second of work, as
-    when it catches up; None while it has done none. `busy_share` of one core that it needs. `queued_bytes` of
-    input wait. `standby_queued_bytes`: what waits at the further replica that has least, where these process;
-    else 0. `input_waits`: its sources read no further while it is down, as those of files without a pace do;
-    the others go on. `may_lose`: where gap recovery is wanted, it may leave epochs out. `shared`: what one of
-    the other nodes makes up for when this slice's is lost.
+    nothing to choose, only to estimate. `replicas`: how many it has in schemes that have more than one;
+    `nodes` that may host them. `state_bytes` of memory that its state takes. `checkpoint`: None before the
+    first. `processing_bytes_per_second`: bytes of input per second of work, of its vertex where it caught up,
+    as far as it ever did, else as it keeps up; None while it has done none. `busy_share` of one core that it
+    needs, `replay_share` that its input takes at that rate. `queued_bytes`: of input that waits.
+    `standby_queued_bytes`: what waits at the further replica that has least, where these process; else 0.
+    `input_waits`: its sources read no further while it is down, as those of files without a pace do; the
+    others go on. `may_lose`: where gap recovery is wanted, it may leave epochs out. `shared`: what one of the
+    other nodes makes up for when this slice's is lost.
     """
 
     scheme: Scheme
@@ -130,6 +130,7 @@ class SliceObservation:
     busy_share: float
     queued_bytes: float
     standby_queued_bytes: float = 0.0
+    replay_share: float = 0.0
     input_waits: bool = False
     chosen: bool = False
     fixed: bool = False

@@ -13,11 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from streammine.assembly import DEFAULT_READ_ROWS, CompiledJob, Environment, Seats, StepTimes
-from streammine.engine.node_stimuli import NewReplica, Seated, Sit, damaged_by
+from streammine.engine.node_stimuli import NewReplica, Perform, Seated, Sit, damaged_by
 from streammine.engine.processor import Processor
+from streammine.engine.replay_meter import ReplayCount
 from streammine.engine.slice import SliceMachine
 from streammine.engine.source_processor import SourceProcessor
-from streammine.engine.stimuli import CloseEpoch, Finish, Work, WorkResult
+from streammine.engine.stimuli import CloseEpoch, Finish, WorkResult
 from streammine.model.contracts import BatchSpill, Position, SourceReader, Store
 from streammine.model.control import DamagedSnapshot
 from streammine.model.errors import (
@@ -48,6 +49,7 @@ class HostedSlice:
     at_work: bool = False
     withdrawn: bool = False
     busy_seconds: float = 0.0
+    replay: ReplayCount = field(default_factory=ReplayCount)
     pace_began_at: float | None = None
     first_read_at: float | None = None
     last_commit_at: float | None = None
@@ -69,6 +71,7 @@ class HostedSlice:
             "waiting_bytes": counted.waiting_bytes,
             "spilled_bytes": counted.spilled_bytes,
             "busy_seconds": self.busy_seconds,
+            **self.replay.counters(),
             **counted.extra,
         }
         for name, stage in self.processor.edges.stage_counters().items():
@@ -227,15 +230,15 @@ class HostedJob:
             ) from error
         return batch
 
-    def perform(self, hosted: HostedSlice, name: str, work: tuple[Work, ...]) -> WorkResult:
-        """Run a replica's work on the calling thread. `name` is for messages."""
+    def perform(self, hosted: HostedSlice, effect: Perform) -> WorkResult:
+        """Run a replica's work on the calling thread."""
         with self._guard:
             if hosted.withdrawn:
-                raise JobFailedError(f"{name} was withdrawn")
+                raise JobFailedError(f"{effect.slice} was withdrawn")
             hosted.at_work = True
         try:
             with self._working():
-                return self._perform(hosted, name, work)
+                return self._perform(hosted, effect)
         finally:
             self._rest(hosted)
 
@@ -247,7 +250,7 @@ class HostedJob:
         if withdrawn:
             hosted.close()
 
-    def _perform(self, hosted: HostedSlice, name: str, work: tuple[Work, ...]) -> WorkResult:
+    def _perform(self, hosted: HostedSlice, effect: Perform) -> WorkResult:
         elapsed_seconds = time.monotonic() - self._began
         if hosted.first_read_at is None and isinstance(hosted.processor, SourceProcessor):
             hosted.first_read_at = time.time()
@@ -256,16 +259,18 @@ class HostedJob:
         begin = time.perf_counter()
         read_at = int(time.time() * 1e6)
         try:
-            result = hosted.processor.perform(work, elapsed_seconds)
+            result = hosted.processor.perform(effect.work, elapsed_seconds)
+            took_seconds = time.perf_counter() - begin
+            hosted.replay.performed(effect.work, effect.late_bytes, result, took_seconds)
             if isinstance(hosted.processor, SourceProcessor):
                 for epoch, seconds in hosted.processor.waited_seconds.items():
                     self.read_times.note(epoch, read_at - int(seconds * 1e6))
             return result
         except RecursionError as error:
-            raise UserCodeError(f"slice {name}: {error}") from error
+            raise UserCodeError(f"slice {effect.slice}: {error}") from error
         finally:
             hosted.busy_seconds += time.perf_counter() - begin
-            if any(isinstance(item, (CloseEpoch, Finish)) for item in work):
+            if any(isinstance(item, (CloseEpoch, Finish)) for item in effect.work):
                 hosted.last_commit_at = time.time()
 
     @contextmanager

@@ -388,7 +388,7 @@ class Node:
         def task() -> None:
             try:
                 begun = job.times.clock()
-                result = job.perform(hosted, str(effect.slice), effect.work)
+                result = job.perform(hosted, effect)
                 job.times.performed(effect.work, effect.slice, effect.generation, begun)
                 self._handle(machine.WorkFinished(*replica, result, None, hosted.counters()))
             except ReplacedError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from streammine.assembly import BuiltSlice, CompiledJob, Seats, StepTimes
 from streammine.engine.processor import Processor
+from streammine.engine.replay_meter import ReplayCount
 from streammine.model.ids import SliceId
 
 Replica = tuple[SliceId, int]
@@ -21,6 +23,9 @@ class HostedJob:
     compiled: CompiledJob
     times: StepTimes
     replicas: dict[Replica, BuiltSlice] = field(default_factory=dict)
+    replays: defaultdict[Replica, ReplayCount] = field(
+        default_factory=lambda: defaultdict(ReplayCount)
+    )
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
     began_at_seconds: float = 0.0
@@ -30,12 +35,13 @@ class HostedJob:
         return Seats(self.times)
 
     def withdraw(self, replica: Replica) -> None:
+        self.replays.pop(replica, None)
         built = self.replicas.pop(replica, None)
         if built is not None:
             built.close()
 
 
-def counters_of(processor: Processor) -> dict[str, float]:
+def counters_of(processor: Processor, replay: ReplayCount) -> dict[str, float]:
     counted = processor.counters
     return {
         "rows_in": float(counted.rows_in),
@@ -47,4 +53,5 @@ def counters_of(processor: Processor) -> dict[str, float]:
         "waiting_bytes": float(counted.waiting_bytes),
         "spilled_bytes": float(counted.spilled_bytes),
         "busy_seconds": counted.busy_seconds,
+        **replay.counters(),
     }

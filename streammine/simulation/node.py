@@ -261,9 +261,9 @@ class VirtualNode:
 
     def _heartbeat(self) -> None:
         counters = {
-            (number, slice_id): counters_of(built.processor)
+            (number, replica[0]): counters_of(built.processor, job.replays[replica])
             for number, job in self.jobs.items()
-            for (slice_id, _), built in job.replicas.items()
+            for replica, built in job.replicas.items()
         }
         system = self._system_clock_seconds()
         load = {
@@ -353,15 +353,18 @@ class VirtualNode:
             if replica not in job.replicas:
                 return
             result, failure, replaced, damaged = None, None, False, None
+            replay = job.replays[replica]
             try:
                 result = perform()
                 job.times.performed(effect.work, *replica, begun)
+                took_seconds = self._seconds() - begun
+                replay.performed(effect.work, effect.late_bytes, result, took_seconds)
             except SnapshotDamagedError as error:
                 damaged = machine.damaged_by(effect, error)
             except StreammineError as error:
                 failure, replaced = str(error), isinstance(error, ReplacedError)
             processor.counters.busy_seconds += self._seconds() - begun
-            counters = counters_of(processor)
+            counters = counters_of(processor, replay)
             self._handle(
                 machine.WorkFinished(
                     effect.job, *replica, result, failure, counters, replaced, damaged

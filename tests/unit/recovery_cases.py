@@ -25,14 +25,12 @@ TIMES = StepTimes(
     switch_seconds=0.1,
     deploy_seconds=0.4,
     load_bytes_per_second=100 * MB,
-    fetch_bytes_per_second=60 * MB,
 )
 MEASURED = (
     Measurement(Step.DETECT, 0.5),
     Measurement(Step.SWITCH, 0.1),
     Measurement(Step.DEPLOY, 0.4),
     Measurement(Step.LOAD, 2.0, 200 * MB),
-    Measurement(Step.FETCH, 0.5, 30 * MB),
 )
 
 OUTLOOK = SliceOutlook(
@@ -46,6 +44,7 @@ OUTLOOK = SliceOutlook(
     processing_bytes_per_second=100 * MB,
     busy_share=0.2,
     queued_bytes=0.0,
+    replay_share=0.25,
 )
 
 
@@ -72,9 +71,10 @@ def seen(
         checkpoint=checkpoint,
         input_bytes_per_second=input_mb * MB,
         output_bytes_per_second=5 * MB,
-        processing_bytes_per_second=100 * MB,
+        processing_bytes_per_second=60 * MB,
         busy_share=0.2,
         queued_bytes=0.0,
+        replay_share=0.25,
     )
     return replace(observation, **changes)
 

@@ -46,6 +46,24 @@ def test_the_backlog_is_what_is_complete_and_still_to_be_closed() -> None:
     assert frontier.backlog == 1
 
 
+def test_it_is_late_while_several_epochs_are_complete_and_still_to_be_closed() -> None:
+    frontier = Frontier()
+    assert not frontier.late
+    for epoch in (7, 3, 9, 5):
+        frontier.touch(epoch)
+    assert not frontier.late
+    for complete_below, late in ((4, False), (5, False), (6, True)):
+        frontier.advance([complete_below])
+        assert frontier.late is late
+    frontier.closed(3, due=None)
+    assert not frontier.late
+    frontier.advance([INFINITY])
+    frontier.closed(5, due=None)
+    assert frontier.late
+    frontier.closed(7, due=None)
+    assert not frontier.late
+
+
 def test_a_due_epoch_is_closed_without_data_and_before_later_data() -> None:
     frontier = Frontier()
     frontier.touch(1)

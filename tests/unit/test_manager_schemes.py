@@ -289,6 +289,26 @@ def test_rates_are_those_of_the_last_seconds_by_the_node_s_clock() -> None:
     assert control_of(manager).seen[SliceId("source", 0)].input_bytes_per_second == 2e6
 
 
+def test_how_fast_slices_catch_up_counts_as_soon_as_it_is_known() -> None:
+    manager = manager_of()
+    # 4 MB/s, and while it keeps up it works for half of the time
+    beat(manager, 10.0)
+    beat(manager, 12.0, bytes_in=8e6, busy_seconds=1.0)
+    seen = control_of(manager).seen[COUNTS]
+    assert (seen.processing_bytes_per_second, seen.busy_share, seen.replay_share) == (8e6, 0.5, 0.5)
+    # it was late once, and took 40 MB/s: a tenth of its time is enough to keep up
+    beat(manager, 14.0, bytes_in=16e6, busy_seconds=2.0, replayed_bytes=4e6, replay_seconds=0.1)
+    for each in (COUNTS, SliceId("counts", 1)):
+        seen = control_of(manager).seen[each]
+        assert seen.processing_bytes_per_second == 40e6
+        assert (seen.busy_share, seen.replay_share) == (0.5, pytest.approx(0.1))
+    # b's slices, of which the source's input is what it makes, go to a, which has two workers
+    shared = control_of(manager).seen[SliceId("counts", 1)].shared
+    assert shared.replay_share == pytest.approx(
+        sum("source" not in each for each in ON_B) * 0.1 / 2
+    )
+
+
 def test_where_no_source_has_a_pace_the_input_waits() -> None:
     manager = manager_of(replace(CHOSEN, paced=()))
     beat(manager, 2.0)

@@ -331,6 +331,14 @@ def test_work_that_is_done_once_more_is_patient_only_beside_another_replica() ->
     assert patience() == [True]
 
 
+def test_the_shell_is_told_what_is_taken_late() -> None:
+    player = running_b()
+    counts = player.jobs[JOB].slices[COUNTS]
+    counts.handle = lambda _: [stimuli.Run((), late_bytes=77)]  # type: ignore[method-assign]
+    (effect,) = player.handle(node.SliceWoken(JOB, COUNTS, 1))
+    assert effect == node.Perform(JOB, COUNTS, 1, (), late_bytes=77)
+
+
 def test_a_replica_leads_when_it_is_its_slices_oldest() -> None:
     player = running_b()
     counts = player.jobs[JOB].slices[COUNTS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streammine.engine.slice_settings import Phase
-from streammine.engine.stimuli import Start, WorkDone, WorkResult
+from streammine.engine.stimuli import Run, Start, WorkDone, WorkResult
 from streammine.engine.waiting import MOST_PER_RUN
 from streammine.model.epochs import INFINITY
 from streammine.model.errors import ProtocolError
@@ -63,6 +63,23 @@ def test_small_batches_wait_until_their_epoch_can_be_closed_or_they_are_enough()
           run accumulate 6 from 0, accumulate 6 from 0
         """,
     )
+
+
+def test_what_is_taken_while_several_epochs_wait_is_said() -> None:
+    player = operator(inputs=1)
+
+    def runs(*script: str) -> list[tuple[int, int]]:
+        """Of each run of work: how many works, and the late bytes."""
+        effects = [each for line in script for each in player.effects(line)]
+        return [(len(each.work), each.late_bytes) for each in effects if isinstance(each, Run)]
+
+    # it keeps up with epoch 5, though more has come by its end
+    assert runs("start", "0.0 little 5", "0.1 end 5") == [(2, 0)]
+    assert runs("0.2 little 6", "0.3 little 6", "0.4 end 6", "0.5 data 7", "0.6 end 7") == []
+    # a little frame has one byte
+    assert runs("0.7 little 8", "done closed 5") == [(3, 2)]
+    # epoch 8 is not complete yet
+    assert runs("done closed 6") == [(2, 0)]
 
 
 def test_an_epochs_end_may_come_with_its_last_data() -> None:

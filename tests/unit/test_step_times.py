@@ -2,7 +2,8 @@
 
 from streammine.assembly import StepTimes
 from streammine.assembly.step_times import MOST_STEPS
-from streammine.engine.slice_meter import STEP_BYTES, SliceMeter
+from streammine.engine.replay_meter import STEP_BYTES
+from streammine.engine.slice_meter import SliceMeter
 from streammine.engine.stimuli import CloseEpoch, TakeState
 from streammine.model.control import StepReport
 from streammine.model.ids import SliceId

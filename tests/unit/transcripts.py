@@ -86,7 +86,10 @@ class SlicePlayer:
         self.machine = machine
 
     def __call__(self, line: str) -> list[str]:
-        return [effect_text(effect) for effect in self.machine.handle(self._stimulus(line))]
+        return [effect_text(effect) for effect in self.effects(line)]
+
+    def effects(self, line: str) -> list[stimuli.Effect]:
+        return self.machine.handle(self._stimulus(line))
 
     def _stimulus(self, line: str) -> stimuli.Stimulus:
         mine = self.machine.generation
