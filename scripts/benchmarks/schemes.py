@@ -89,12 +89,13 @@ class Cost:
 class Recovery:
     """What a kill came to, in seconds: until output was in time again, and until it went on at all, 0 for
     what is shorter than `told_from_seconds` or came no later than usual; what was estimated just before, by
-    steps, None where the controller said that something is `missing`."""
+    steps, and for what `outlook`; None where the controller said that something is `missing`."""
 
     seconds: float
     outage_seconds: float
     told_from_seconds: float
     estimate: dict[str, float] | None
+    outlook: dict[str, Any] | None
     missing: tuple[str, ...]
 
     @property
@@ -318,13 +319,18 @@ def _recovery(
         raise ClusterError("the input was over too soon after the kill: the machine is too busy")
     lost = [each["chosen"] for each in told.values() if each["node"] == victim and each["chosen"]]
     missing = {text for each in lost for text in each["missing"]}
-    estimates = [] if missing else [each["schemes"][scheme.value] for each in lost]
-    worst = max(estimates, key=lambda each: _seconds(each["seconds"]), default=None)
+    worst = max(
+        () if missing else lost,
+        key=lambda each: _seconds(each["schemes"][scheme.value]["seconds"]),
+        default=None,
+    )
+    estimate = {} if worst is None else worst["schemes"][scheme.value]
     return Recovery(
         times.caught_up,
         times.outage,
         times.told_from,
-        None if worst is None else {step: _seconds(worst[step]) for step in STEPS},
+        {step: _seconds(estimate[step]) for step in STEPS} if estimate else None,
+        None if worst is None else worst["outlook"],
         tuple(sorted(missing)),
     )
 
@@ -355,6 +361,7 @@ def _row(
         "told_from_seconds": round(median(each.told_from_seconds for each in recoveries), 3),
         "estimate_seconds": _rounded([sum(each.values()) for each in estimates]),
         "estimate": {step: _rounded([each[step] for each in estimates]) for step in STEPS},
+        "outlooks": [each.outlook for each in recoveries],
         "missing": sorted({text for each in recoveries for text in each.missing}),
         "ratio": None if ratio is None else round(ratio, 3),
         "ratios": [round(each, 3) for each in ratios],

@@ -16,10 +16,10 @@ from streammine.engine.stimuli import Accumulate, CloseEpoch, Read, Work, WorkRe
 STEP_BYTES = 64
 """What an epoch's end, or a batch, counts beside its rows: it takes time, too, where there are hardly any."""
 
-ENOUGH_SECONDS = 0.02
+ENOUGH_SECONDS = 0.005
 """Of such work, for a rate."""
 
-WINDOW_SECONDS = 2.0
+WINDOW_SECONDS = 1.0
 """Of such work; what was measured before it is forgotten."""
 
 

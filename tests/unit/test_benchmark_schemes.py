@@ -43,5 +43,5 @@ def test_a_slice_that_lacks_a_replica_is_not_whole() -> None:
 def test_what_can_not_be_told_from_the_usual_gaps_counts_as_just_that_long(
     seconds: float, estimated: float, ratio: float
 ) -> None:
-    recovery = Recovery(seconds, seconds, 0.2, {"detect_seconds": estimated}, ())
+    recovery = Recovery(seconds, seconds, 0.2, {"detect_seconds": estimated}, None, ())
     assert recovery.ratio == pytest.approx(ratio)
