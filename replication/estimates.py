@@ -74,9 +74,12 @@ def recovery_estimate(
 
 
 def _own_share(outlook: SliceOutlook) -> float:
-    """Of the work that the node has to catch up with where the slice is rebuilt."""
-    own, shared = outlook.replay_share, outlook.shared.replay_share
-    return own / shared if shared > own > 0 else 1.0
+    """Of the work that the node has to catch up with where the slice is rebuilt, at the worst moment: its
+    input is at its highest then."""
+    others = max(0.0, outlook.shared.replay_share - outlook.replay_share)
+    rate = outlook.processing_bytes_per_second
+    own = max(outlook.replay_share, outlook.input_bytes_per_second / rate if rate else 0.0)
+    return own / (own + others) if own > 0 else 1.0
 
 
 def _own_queue_seconds(outlook: SliceOutlook) -> float:

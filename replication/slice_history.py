@@ -3,13 +3,15 @@
 A single look says too little: right after a checkpoint there is hardly anything to replay, just before the
 next there is most, and choosing by the moment would follow every tooth of that saw. So the outlook is that of
 the worst moment: the newest checkpoint is as old as checkpoints got lately, and all the while the input came
-as fast as at its fastest in that time. How fast the slice processes is the median of what was seen lately;
-where no input has come, there is nothing to catch up with, and it need not be known.
+as fast as at its fastest in that time. How fast the slice processes, and the shares of work that it and those
+beside it need, are the medians of what was seen lately; where no input has come, there is nothing to catch up
+with, and the rate need not be known.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from statistics import median
 
 from streammine.model.recovery_assessment import SliceOutlook
@@ -19,7 +21,7 @@ AGES = 4
 """Checkpoints whose age counts, the newest that were replaced."""
 
 PROCESSING_RATES = 16
-"""Looks whose rate of processing counts, the newest."""
+"""Looks whose rate of processing and whose shares of work count, the newest."""
 
 ENOUGH_PROCESSING_RATES = 3
 
@@ -34,6 +36,8 @@ class SliceHistory:
         self._newest: SliceObservation | None = None
         self._ages_seconds: deque[float] = deque(maxlen=AGES)
         self._processing: deque[float] = deque(maxlen=PROCESSING_RATES)
+        self._replay_shares: deque[float] = deque(maxlen=PROCESSING_RATES)
+        self._shared_shares: deque[float] = deque(maxlen=PROCESSING_RATES)
         self._input: deque[tuple[float, float]] = deque(maxlen=INPUT_RATES)
 
     def observe(self, now_seconds: float, observation: SliceObservation) -> None:
@@ -42,6 +46,8 @@ class SliceHistory:
         rate = observation.processing_bytes_per_second
         if rate is not None and rate > 0:
             self._processing.append(rate)
+        self._replay_shares.append(observation.replay_share)
+        self._shared_shares.append(observation.shared.replay_share)
         self._input.append((now_seconds, observation.input_bytes_per_second))
         oldest_seconds = now_seconds - self._checkpoint_seconds
         while self._input[0][0] < oldest_seconds:
@@ -78,9 +84,9 @@ class SliceHistory:
             busy_share=seen.busy_share,
             queued_bytes=seen.queued_bytes,
             standby_queued_bytes=seen.standby_queued_bytes,
-            replay_share=seen.replay_share,
+            replay_share=median(self._replay_shares),
             input_waits=seen.input_waits,
-            shared=seen.shared,
+            shared=replace(seen.shared, replay_share=median(self._shared_shares)),
         )
 
     @property

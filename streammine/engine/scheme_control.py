@@ -187,8 +187,14 @@ class SchemeControl:
 
     def _replay_share(self, vertex: str, rates: Rates) -> float:
         """Of one core that its input takes where it is worked off as fast as when it catches up."""
-        rate = self._replays[vertex].bytes_per_second
+        rate = self._catching_up(vertex, rates)
         return rates.input / rate if rate else rates.busy_share
+
+    def _catching_up(self, vertex: str, rates: Rates) -> float | None:
+        """Bytes of input per second of work. Who is late may be so because its machine had no time for it,
+        and measures that, too: the rate of keeping up is the least that it is capable of."""
+        known = (self._replays[vertex].bytes_per_second, rates.processing)
+        return max((rate for rate in known if rate is not None), default=None)
 
     def _observed(
         self,
@@ -209,8 +215,7 @@ class SchemeControl:
             checkpoint=self._checkpoint(now_seconds, job, slice_id),
             input_bytes_per_second=rates.input,
             output_bytes_per_second=rates.output,
-            processing_bytes_per_second=self._replays[slice_id.vertex].bytes_per_second
-            or rates.processing,
+            processing_bytes_per_second=self._catching_up(slice_id.vertex, rates),
             busy_share=rates.busy_share,
             replay_share=self._replay_share(slice_id.vertex, rates),
             queued_bytes=report.counters.get("bytes_waiting", 0.0),

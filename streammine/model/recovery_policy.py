@@ -110,9 +110,9 @@ class SliceObservation:
     chosen it, that of an earlier manager where this one has not; `fixed`: a person has set it, and there is
     nothing to choose, only to estimate. `replicas`: how many it has in schemes that have more than one;
     `nodes` that may host them. `state_bytes` of memory that its state takes. `checkpoint`: None before the
-    first. `processing_bytes_per_second`: bytes of input per second of work, of its vertex where it caught up,
-    as far as it ever did, else as it keeps up; None while it has done none. `busy_share` of one core that it
-    needs, `replay_share` that its input takes at that rate. `queued_bytes`: of input that waits.
+    first. `processing_bytes_per_second`: bytes of input per second of work, the faster of how it keeps up and
+    of how its vertex caught up, as far as it ever did; None while it has done none. `busy_share` of one core
+    that it needs, `replay_share` that its input takes at that rate. `queued_bytes`: of input that waits.
     `standby_queued_bytes`: what waits at the further replica that has least, where these process; else 0.
     `input_waits`: its sources read no further while it is down, as those of files without a pace do; the
     others go on. `may_lose`: where gap recovery is wanted, it may leave epochs out. `shared`: what one of the

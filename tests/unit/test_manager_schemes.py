@@ -302,6 +302,19 @@ def test_how_fast_slices_catch_up_counts_as_soon_as_it_is_known() -> None:
         seen = control_of(manager).seen[each]
         assert seen.processing_bytes_per_second == 40e6
         assert (seen.busy_share, seen.replay_share) == (0.5, pytest.approx(0.1))
+    # how it keeps up is the least: what made it late once has taken its time away, too
+    manager = manager_of()
+    beat(manager, 10.0)
+    beat(manager, 12.0, bytes_in=8e6, busy_seconds=1.0, replayed_bytes=1e6, replay_seconds=0.5)
+    seen = control_of(manager).seen[COUNTS]
+    assert (seen.processing_bytes_per_second, seen.replay_share) == (8e6, 0.5)
+
+
+def test_what_is_lost_with_a_node_counts_how_fast_slices_catch_up() -> None:
+    manager = manager_of()
+    beat(manager, 10.0)
+    beat(manager, 12.0, bytes_in=8e6, busy_seconds=1.0)
+    beat(manager, 14.0, bytes_in=16e6, busy_seconds=2.0, replayed_bytes=4e6, replay_seconds=0.1)
     # b's slices, of which the source's input is what it makes, go to a, which has two workers
     shared = control_of(manager).seen[SliceId("counts", 1)].shared
     assert shared.replay_share == pytest.approx(

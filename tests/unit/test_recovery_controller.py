@@ -14,7 +14,7 @@ from replication.recovery_history import WINDOW, RecoveryHistory
 from replication.slice_controller import SliceController, _Event
 from replication.slice_history import SliceHistory
 from streammine.model.ids import SliceId
-from streammine.model.recovery_assessment import ControlPhase
+from streammine.model.recovery_assessment import ControlPhase, SharedLoss
 from streammine.model.recovery_policy import Measurement, RecoveryGoal, Step
 from tests.unit.recovery_cases import (
     ACTIVE,
@@ -290,6 +290,15 @@ def test_the_outlook_is_that_of_the_worst_moment() -> None:
     )
     assert found.processing_bytes_per_second == 100 * MB
     assert found.replay_bytes == pytest.approx(14 * MB)
+
+
+def test_one_odd_look_does_not_change_the_shares_of_work() -> None:
+    history = SliceHistory()
+    for now, own, shared in ((0.0, 0.2, 0.5), (1.0, 0.1, 0.4), (2.0, 0.3, 0.9)):
+        others = SharedLoss(3.0, 30 * MB, shared)
+        history.observe(now, seen(age_seconds=1.0 - now / 4, replay_share=own, shared=others))
+    assert history.outlook.replay_share == 0.2
+    assert history.outlook.shared == SharedLoss(3.0, 30 * MB, 0.5)
 
 
 def test_the_larger_of_snapshot_and_state_is_loaded() -> None:

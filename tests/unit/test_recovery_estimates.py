@@ -87,6 +87,17 @@ def seconds(found: SliceOutlook, semantics: RecoverySemantics = "precise") -> li
             outlook(shared=SharedLoss(4.0, 300 * MB, 0.5)),
             [5.2 + (20 + 104) / 30, 3.6 + (20 + 72) / 30, *[0.6 + (20 + 12) / 30] * 2, 0.6, 0.0],
         ),
+        # its input is twice as fast at its worst as it is now, that of the others is not: 2/3 of its time
+        (
+            outlook(input_bytes_per_second=50 * MB, shared=SharedLoss(1.0, 0.0, 0.5)),
+            [
+                2.0 + (50 + 100) * 0.06,
+                1.6 + (50 + 80) * 0.06,
+                *[0.6 + (50 + 30) * 0.06] * 2,
+                0.6,
+                0.0,
+            ],
+        ),
         # others' shares are smaller than what the slice needs alone
         (outlook(shared=SharedLoss(1.0, 50 * MB, 0.1)), [2.75, 2.25, 1.0, 1.0, 0.6, 0.0]),
     ],
