@@ -20,10 +20,10 @@ from streammine.model.recovery_policy import SliceObservation
 AGES = 4
 """Checkpoints whose age counts, the newest that were replaced."""
 
-PROCESSING_RATES = 16
+MEDIAN_LOOKS = 16
 """Looks whose rate of processing and whose shares of work count, the newest."""
 
-ENOUGH_PROCESSING_RATES = 3
+ENOUGH_RATES = 3
 
 INPUT_RATES = 256
 """Looks whose input counts at most, the newest."""
@@ -35,9 +35,9 @@ class SliceHistory:
     def __init__(self) -> None:
         self._newest: SliceObservation | None = None
         self._ages_seconds: deque[float] = deque(maxlen=AGES)
-        self._processing: deque[float] = deque(maxlen=PROCESSING_RATES)
-        self._replay_shares: deque[float] = deque(maxlen=PROCESSING_RATES)
-        self._shared_shares: deque[float] = deque(maxlen=PROCESSING_RATES)
+        self._processing: deque[float] = deque(maxlen=MEDIAN_LOOKS)
+        self._replay_shares: deque[float] = deque(maxlen=MEDIAN_LOOKS)
+        self._node_shares: deque[float] = deque(maxlen=MEDIAN_LOOKS)
         self._input: deque[tuple[float, float]] = deque(maxlen=INPUT_RATES)
 
     def observe(self, now_seconds: float, observation: SliceObservation) -> None:
@@ -47,7 +47,7 @@ class SliceHistory:
         if rate is not None and rate > 0:
             self._processing.append(rate)
         self._replay_shares.append(observation.replay_share)
-        self._shared_shares.append(observation.shared.replay_share)
+        self._node_shares.append(observation.shared.replay_share)
         self._input.append((now_seconds, observation.input_bytes_per_second))
         oldest_seconds = now_seconds - self._checkpoint_seconds
         while self._input[0][0] < oldest_seconds:
@@ -62,7 +62,7 @@ class SliceHistory:
             missing.append("a complete checkpoint")
         elif not self._ages_seconds:
             missing.append("how old checkpoints get")
-        if self._has_input and len(self._processing) < ENOUGH_PROCESSING_RATES:
+        if self._has_input and len(self._processing) < ENOUGH_RATES:
             missing.append("how fast it processes")
         return tuple(missing)
 
@@ -86,7 +86,7 @@ class SliceHistory:
             standby_queued_bytes=seen.standby_queued_bytes,
             replay_share=median(self._replay_shares),
             input_waits=seen.input_waits,
-            shared=replace(seen.shared, replay_share=median(self._shared_shares)),
+            shared=replace(seen.shared, replay_share=median(self._node_shares)),
         )
 
     @property

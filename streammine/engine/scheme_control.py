@@ -174,7 +174,7 @@ class SchemeControl:
                 snapshot_bytes = 0.0 if checkpoint is None else checkpoint.snapshot_bytes
                 load_bytes = max(snapshot_bytes, report.counters.get("state_bytes", 0.0))
                 rates = self._meter(slice_id, report.generation).rates
-                replay_share = self._replay_share(slice_id.vertex, rates)
+                replay_share = _replay_share(rates, self._catching_up(slice_id.vertex, rates))
                 led[node_of(group[0])].append((load_bytes, replay_share))
         lost = {}
         for node in led.keys() & self._heard.keys():
@@ -184,11 +184,6 @@ class SchemeControl:
             slices = max(1.0, len(led[node]) / others)
             lost[node] = SharedLoss(slices, load_bytes / others, replay_share / others)
         return lost
-
-    def _replay_share(self, vertex: str, rates: Rates) -> float:
-        """Of one core that its input takes where it is worked off as fast as when it catches up."""
-        rate = self._catching_up(vertex, rates)
-        return rates.input / rate if rate else rates.busy_share
 
     def _catching_up(self, vertex: str, rates: Rates) -> float | None:
         """Bytes of input per second of work. Who is late may be so because its machine had no time for it,
@@ -206,6 +201,7 @@ class SchemeControl:
     ) -> SliceObservation:
         assert job.plan is not None
         rates = self._meter(slice_id, report.generation).rates
+        processing = self._catching_up(slice_id.vertex, rates)
         return SliceObservation(
             scheme=job.scheme_of(slice_id),
             chosen=slice_id in job.plan.schemes,
@@ -215,9 +211,9 @@ class SchemeControl:
             checkpoint=self._checkpoint(now_seconds, job, slice_id),
             input_bytes_per_second=rates.input,
             output_bytes_per_second=rates.output,
-            processing_bytes_per_second=self._catching_up(slice_id.vertex, rates),
+            processing_bytes_per_second=processing,
             busy_share=rates.busy_share,
-            replay_share=self._replay_share(slice_id.vertex, rates),
+            replay_share=_replay_share(rates, processing),
             queued_bytes=report.counters.get("bytes_waiting", 0.0),
             input_waits=slice_id.vertex in self._waiting,
             may_lose=slice_id.vertex in self._graph.may_lose,
@@ -252,6 +248,11 @@ class SchemeControl:
             reached = set(going_on)
             going_on |= {each.target for each in self._graph.edges if each.source in reached}
         return frozenset(vertex.name for vertex in self._graph.vertices) - going_on
+
+
+def _replay_share(rates: Rates, processing: float | None) -> float:
+    """Of one core that its input takes where it is worked off as fast as when it catches up."""
+    return rates.input / processing if processing else rates.busy_share
 
 
 def _chain(job: ManagedJob, slice_id: SliceId, newest: SnapshotRecord) -> Iterator[SnapshotRecord]:
