@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streammine.model.ids import SliceId
 from streammine.model.job import Plan
 from tests.integration.disturbed import RunningJob, Watched, figures, load, nodes_of
 from tests.integration.workplace import Workplace, standing
@@ -68,6 +69,15 @@ def everywhere_twice(plan: Plan) -> bool:
     )
 
 
+def hosts_of(plan: Plan) -> dict[SliceId, set[tuple[str, int]]]:
+    """The members that host each slice. Plans may change besides, where a busy machine leaves a node no time
+    for replicas behind others; of who is lost the member goes, even if the node comes back."""
+    return {
+        slice_id: {(each.node, each.member) for each in group}
+        for slice_id, group in plan.placements.items()
+    }
+
+
 @pytest.mark.parametrize("victim", [manager, other], ids=["the manager", "another node"])
 def test_a_killed_replica_is_not_missed(
     cluster: Watched,
@@ -126,7 +136,7 @@ def test_a_replica_that_was_frozen_for_a_moment_goes_on(
 ) -> None:
     job = start()
     name, number = other(cluster), cluster.job()
-    version = cluster.plan(number).version
+    hosts = hosts_of(cluster.plan(number))
     hung = cluster.process(name)
     hung.suspend()
     try:
@@ -134,7 +144,7 @@ def test_a_replica_that_was_frozen_for_a_moment_goes_on(
     finally:
         hung.resume()
     assert job.finished() == known
-    assert cluster.plan(number).version == version
+    assert hosts_of(cluster.plan(number)) == hosts
 
 
 def test_a_replica_that_is_frozen_to_the_end_holds_nothing_up(
