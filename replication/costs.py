@@ -13,7 +13,7 @@ is kept upstream are the same in every scheme. Of each further replica::
     active-replication    busy      state + kept output    input + output               1
 
 A standby that does not process fetches from each checkpoint what it added (*increment*), which keeps it at
-work for increment / load rate seconds of the time from one *checkpoint* to the next (*refresh*), and a hot
+work for as long as that takes to load, of the time from one *checkpoint* to the next (*refresh*), and a hot
 one queues what came since (*replay*). Who processes needs what the leading replica needs (*busy*), and keeps
 its output, too, for as long as two checkpoints reach back. The cost is the sum of each amount, in the unit of
 its weight (`CostWeights`), times that weight.
@@ -46,9 +46,9 @@ def resource_use(scheme: Scheme, outlook: SliceOutlook, times: StepTimes) -> Res
         kept_seconds = CHECKPOINTS_KEPT * outlook.checkpoint_seconds
         memory_bytes += outlook.output_bytes_per_second * kept_seconds
     elif scheme.holds_state:
-        refresh_bytes_per_second = outlook.increment_bytes / outlook.checkpoint_seconds
-        cores += refresh_bytes_per_second / times.load_bytes_per_second
-        network_bytes_per_second += refresh_bytes_per_second
+        refresh_seconds = times.loading_seconds(outlook.increment_bytes)
+        cores += refresh_seconds / outlook.checkpoint_seconds
+        network_bytes_per_second += outlook.increment_bytes / outlook.checkpoint_seconds
         memory_bytes += outlook.replay_bytes if scheme.queues else 0.0
     if scheme.publishes:
         network_bytes_per_second += outlook.output_bytes_per_second

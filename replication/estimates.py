@@ -14,7 +14,7 @@ Every recovery goes up the same ladder (DESIGN §5), and a scheme has climbed so
     detect   measured: from the loss until the manager knows of it
     switch   measured: until the plan has reached all nodes, and links are subscribed
     deploy   measured: building the operator; times the slices that are built on the same node
-    load     bytes of the snapshots that are loaded on the same node / measured bytes per second
+    load     measured: a time for each snapshot that is loaded on the same node, and one for their bytes
     catch up (backlog + input rate x outage) / (rate - input rate)
 
 The thesis names what such an estimate rests on, the checkpoint's size and the input's rate (section 6.1); the
@@ -60,7 +60,7 @@ def recovery_estimate(
     shared = outlook.shared
     deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds * shared.slices
     load_bytes = 0.0 if scheme.holds_state else max(outlook.load_bytes, shared.load_bytes)
-    load_seconds = load_bytes / times.load_bytes_per_second
+    load_seconds = times.loading_seconds(load_bytes, shared.slices)
     known_seconds = switch_seconds + deploy_seconds + load_seconds
     outage_seconds = detect_seconds + known_seconds
     rate = outlook.processing_bytes_per_second * _own_share(outlook)

@@ -1,32 +1,38 @@
 """How long the steps of recoveries took, as far as they were measured: the newest of each.
 
 A step without a length takes the median of its newest times, so that one odd measurement does not matter. One
-with a length goes at all bytes per all seconds of its newest times: a small snapshot takes as long as opening
-its file does, and says little of how fast a large one is read; in the sum it weighs as little as it should.
+with a length takes some time for each snapshot, however small (a file is opened, a turn is waited for), and
+some for each byte. A standby takes small increments in all the time and a large snapshot hardly ever, so the
+newest of every size are kept apart: the bytes per second are those of the largest, and what smaller ones took
+beyond that is the time for each.
 
 Of switching, deploying and loading one measurement each is enough: they all happen when a replica is added,
 and the safety margin of the choice is there for the rest. What may not have happened yet has a stand-in: for
-detecting a loss, the longest time that the failure detector may take; for loading, as long as hardly anything
+detecting a loss, the longest time that the failure detector may take; for loading, as long as nothing large
 was loaded, how fast snapshots are written.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from statistics import median
 
 from streammine.model.recovery_assessment import StepTimes
 from streammine.model.recovery_policy import Measurement, Step
 
 WINDOW = 16
-"""Measurements of a step that count, the newest."""
+"""Measurements of a step that count, the newest; where it has a length, of each size."""
+
+SIZE_FACTOR = 4.0
+"""Snapshots that differ by less are of one size."""
 
 NEEDED = (Step.DETECT, Step.SWITCH, Step.DEPLOY, Step.LOAD)
 """The steps that must be known, be it from a stand-in."""
 
 LOADED_SHARE = 0.1
-"""Of what was saved: less than that says nothing of how fast a large snapshot is loaded."""
+"""Of the largest that was saved: what is smaller says nothing of how fast a large snapshot is loaded."""
 
 SHORTEST_SECONDS = 1e-6
 """What took no time that a clock could see."""
@@ -37,11 +43,11 @@ class RecoveryHistory:
 
     def __init__(self, detection_seconds: float | None = None) -> None:
         self._detection_seconds = detection_seconds
-        self._newest: dict[Step, deque[Measurement]] = {step: deque(maxlen=WINDOW) for step in Step}
+        self._newest = {step: _NewestOfEachSize() for step in Step}
 
     def add(self, measurement: Measurement) -> None:
         if not measurement.step.has_length or measurement.nbytes > 0:
-            self._newest[measurement.step].append(measurement)
+            self._newest[measurement.step].add(measurement)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -57,28 +63,51 @@ class RecoveryHistory:
     def times(self) -> StepTimes:
         """Where nothing is missing."""
         assert not self.missing, f"not measured yet: {', '.join(self.missing)}"
+        loaded, saved = (self._newest[step].measurements for step in (Step.LOAD, Step.SAVE))
+        small = _largest_bytes(loaded) < LOADED_SHARE * _largest_bytes(saved)
         return StepTimes(
             self._median_seconds(Step.DETECT),
             self._median_seconds(Step.SWITCH),
             self._median_seconds(Step.DEPLOY),
-            self._bytes_per_second(Step.SAVE if self._hardly_loaded else Step.LOAD),
+            *_seconds_and_rate(saved if small else loaded),
         )
 
-    @property
-    def _hardly_loaded(self) -> bool:
-        return self._nbytes(Step.LOAD) < LOADED_SHARE * self._nbytes(Step.SAVE)
-
-    def _nbytes(self, step: Step) -> float:
-        return sum(each.nbytes for each in self._newest[step])
-
     def _median_seconds(self, step: Step) -> float:
-        if step is Step.DETECT and self._detection_seconds is not None and not self._newest[step]:
+        newest = self._newest[step].measurements
+        if step is Step.DETECT and self._detection_seconds is not None and not newest:
             return self._detection_seconds
-        return median(each.seconds for each in self._newest[step])
+        return median(each.seconds for each in newest)
 
-    def _bytes_per_second(self, step: Step) -> float:
-        newest = self._newest[step]
-        if not newest:
-            return math.inf
-        seconds = sum(each.seconds for each in newest)
-        return self._nbytes(step) / max(seconds, SHORTEST_SECONDS)
+
+class _NewestOfEachSize:
+    """Of one step. Bounded, for bytes have few orders of magnitude."""
+
+    def __init__(self) -> None:
+        self._by_size = defaultdict[int, deque[Measurement]](lambda: deque(maxlen=WINDOW))
+
+    def add(self, measurement: Measurement) -> None:
+        size = math.floor(math.log(max(1.0, measurement.nbytes), SIZE_FACTOR))
+        self._by_size[size].append(measurement)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_size)
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        return [each for newest in self._by_size.values() for each in newest]
+
+
+def _largest_bytes(measurements: Sequence[Measurement]) -> float:
+    return max((each.nbytes for each in measurements), default=0.0)
+
+
+def _seconds_and_rate(measurements: Sequence[Measurement]) -> tuple[float, float]:
+    """For each snapshot, and the bytes per second. The time for each is in what the largest took, too, so
+    a large one is not estimated too fast."""
+    least_bytes = _largest_bytes(measurements) / SIZE_FACTOR
+    large = [each for each in measurements if each.nbytes > least_bytes]
+    small = [each for each in measurements if each.nbytes <= least_bytes]
+    seconds = max(SHORTEST_SECONDS, sum(each.seconds for each in large))
+    rate = sum(each.nbytes for each in large) / seconds
+    beyond = [max(0.0, each.seconds - each.nbytes / rate) for each in small]
+    return median(beyond or [0.0]), rate

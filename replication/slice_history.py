@@ -3,7 +3,8 @@
 A single look says too little: right after a checkpoint there is hardly anything to replay, just before the
 next there is most, and choosing by the moment would follow every tooth of that saw. So the outlook is that of
 the worst moment: the newest checkpoint is as old as checkpoints got lately, and all the while the input came
-as fast as at its fastest in that time. How fast the slice processes, and the shares of work that it and those
+as fast as at its fastest in that time. What a checkpoint adds is the mean of the newest ones, for every now
+and then one is full. How fast the slice processes, and the shares of work that it and those
 beside it need, are the medians of what was seen lately; where no input has come, there is nothing to catch up
 with, and the rate need not be known.
 """
@@ -12,13 +13,16 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from statistics import median
+from statistics import mean, median
 
 from streammine.model.recovery_assessment import SliceOutlook
 from streammine.model.recovery_policy import SliceObservation
 
 AGES = 4
 """Checkpoints whose age counts, the newest that were replaced."""
+
+INCREMENTS = 16
+"""Checkpoints whose increment counts, the newest: as many as there are from one full snapshot to the next."""
 
 MEDIAN_LOOKS = 16
 """Looks whose rate of processing and whose shares of work count, the newest."""
@@ -35,13 +39,14 @@ class SliceHistory:
     def __init__(self) -> None:
         self._newest: SliceObservation | None = None
         self._ages_seconds: deque[float] = deque(maxlen=AGES)
+        self._increments_bytes: deque[float] = deque(maxlen=INCREMENTS)
         self._processing: deque[float] = deque(maxlen=MEDIAN_LOOKS)
         self._replay_shares: deque[float] = deque(maxlen=MEDIAN_LOOKS)
         self._node_shares: deque[float] = deque(maxlen=MEDIAN_LOOKS)
         self._input: deque[tuple[float, float]] = deque(maxlen=INPUT_RATES)
 
     def observe(self, now_seconds: float, observation: SliceObservation) -> None:
-        self._note_replaced_checkpoint(observation)
+        self._note_newer_checkpoint(observation)
         self._newest = observation
         rate = observation.processing_bytes_per_second
         if rate is not None and rate > 0:
@@ -76,7 +81,7 @@ class SliceHistory:
             further_replicas=max(0, min(seen.replicas, seen.nodes) - 1),
             state_bytes=seen.state_bytes,
             load_bytes=max(seen.checkpoint.snapshot_bytes, seen.state_bytes),
-            increment_bytes=seen.checkpoint.increment_bytes,
+            increment_bytes=mean(self._increments_bytes),
             checkpoint_seconds=self._checkpoint_seconds,
             input_bytes_per_second=max(rate for _, rate in self._input),
             output_bytes_per_second=seen.output_bytes_per_second,
@@ -99,8 +104,11 @@ class SliceHistory:
         checkpoint = None if self._newest is None else self._newest.checkpoint
         return max([0.0 if checkpoint is None else checkpoint.age_seconds, *self._ages_seconds])
 
-    def _note_replaced_checkpoint(self, observation: SliceObservation) -> None:
+    def _note_newer_checkpoint(self, observation: SliceObservation) -> None:
         before = None if self._newest is None else self._newest.checkpoint
         now = observation.checkpoint
-        if before is not None and now is not None and now.age_seconds < before.age_seconds:
+        if now is None or (before is not None and now.age_seconds >= before.age_seconds):
+            return
+        self._increments_bytes.append(now.increment_bytes)
+        if before is not None:
             self._ages_seconds.append(before.age_seconds)

@@ -14,12 +14,20 @@ from streammine.model.schemes import Scheme
 
 @dataclass(frozen=True)
 class StepTimes:
-    """How long the steps of a recovery take, as measured."""
+    """How long the steps of a recovery take, as measured. To load takes `load_seconds` for each snapshot,
+    and the time for its bytes."""
 
     detect_seconds: float
     switch_seconds: float
     deploy_seconds: float
+    load_seconds: float
     load_bytes_per_second: float
+
+    def loading_seconds(self, nbytes: float, snapshots: float = 1.0) -> float:
+        """So many snapshots with so many bytes together; nothing where there are none."""
+        if nbytes == 0:
+            return 0.0
+        return self.load_seconds * snapshots + nbytes / self.load_bytes_per_second
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ OUTLOOKS = st.builds(
     standby_queued_bytes=MEGABYTES,
     input_waits=st.booleans(),
 )
-TIMES = st.builds(StepTimes, SECONDS, SECONDS, SECONDS, RATES)
+TIMES = st.builds(StepTimes, SECONDS, SECONDS, SECONDS, SECONDS, RATES)
 
 
 class Watcher:
@@ -179,7 +179,7 @@ def test_slower_steps_never_make_a_recovery_quicker(
     outlook: SliceOutlook, times: StepTimes, semantics: str, amount: float
 ) -> None:
     before = recovery_estimates(outlook, times, semantics)
-    for step in ("detect_seconds", "switch_seconds", "deploy_seconds"):
+    for step in ("detect_seconds", "switch_seconds", "deploy_seconds", "load_seconds"):
         slower = replace(times, **{step: getattr(times, step) + amount})
         after = recovery_estimates(outlook, slower, semantics)
         assert all(after[each].seconds >= before[each].seconds * (1 - 1e-9) for each in Scheme)

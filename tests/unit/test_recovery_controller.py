@@ -12,10 +12,15 @@ from replication import Controller
 from replication.controller import DECISIONS_KEPT
 from replication.recovery_history import WINDOW, RecoveryHistory
 from replication.slice_controller import SliceController, _Event
-from replication.slice_history import SliceHistory
+from replication.slice_history import INCREMENTS, SliceHistory
 from streammine.model.ids import SliceId
-from streammine.model.recovery_assessment import ControlPhase, SharedLoss
-from streammine.model.recovery_policy import Measurement, RecoveryGoal, Step
+from streammine.model.recovery_assessment import ControlPhase, SharedLoss, StepTimes
+from streammine.model.recovery_policy import (
+    CheckpointObservation,
+    Measurement,
+    RecoveryGoal,
+    Step,
+)
 from tests.unit.recovery_cases import (
     ACTIVE,
     COLD,
@@ -209,14 +214,41 @@ def test_a_step_takes_the_median_of_its_newest_times() -> None:
     assert history.times.deploy_seconds == 0.2
 
 
-def test_small_snapshots_say_little_of_how_fast_large_ones_are_loaded() -> None:
+def loaded(*sizes: tuple[float, float]) -> StepTimes:
+    """What is known of loading, from the seconds and megabytes of some snapshots, oldest first."""
     history = RecoveryHistory()
-    for measurement in MEASURED:
+    for measurement in MEASURED[:3]:
         history.add(measurement)
-    for _ in range(5):
-        history.add(Measurement(Step.LOAD, 0.02, 1000.0))
-    history.add(Measurement(Step.LOAD, 0.5, 0.0))
-    assert history.times.load_bytes_per_second == pytest.approx((200 * MB + 5000) / 2.1)
+    for seconds, megabytes in sizes:
+        history.add(Measurement(Step.LOAD, seconds, megabytes * MB))
+    return history.times
+
+
+def test_what_small_snapshots_take_is_the_time_for_each() -> None:
+    times = loaded((2.0, 200.0), *[(0.02, 0.1), (0.03, 0.1), (0.04, 0.1)] * WINDOW)
+    assert times.load_bytes_per_second == 100 * MB
+    assert times.load_seconds == pytest.approx(0.03 - 0.001)
+    assert times.loading_seconds(20 * MB) == pytest.approx(0.229)
+    assert times.loading_seconds(20 * MB, snapshots=4.0) == pytest.approx(4 * 0.029 + 0.2)
+    assert times.loading_seconds(0.0) == 0.0
+
+
+def test_what_is_loaded_in_no_time_takes_none() -> None:
+    times = loaded((2.0, 200.0), (0.0, 0.1), (0.5, 0.0))
+    assert times.load_seconds == 0.0, "of which nothing is known where there was nothing to load"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_the_largest_snapshots_no_single_one_counts(order: int) -> None:
+    times = loaded(*[(1.0, 100.0), (1.0, 60.0), (9.0, 26.0), (9.0, 25.0)][::order])
+    assert times.load_bytes_per_second == pytest.approx(186 / 11 * MB)
+    assert times.load_seconds == pytest.approx(9 - 25 * 11 / 186)
+
+
+def test_of_each_size_the_newest_count() -> None:
+    times = loaded(*[(9.0, 200.0), (9.0, 1.0)] * 3, *[(2.0, 200.0), (0.03, 1.0)] * WINDOW)
+    assert times.load_bytes_per_second == 100 * MB
+    assert times.load_seconds == pytest.approx(0.02)
 
 
 def test_what_has_not_happened_yet_has_a_stand_in() -> None:
@@ -229,8 +261,8 @@ def test_what_has_not_happened_yet_has_a_stand_in() -> None:
     history.add(Measurement(Step.LOAD, 0.5, 1 * MB))
     assert history.times.detect_seconds == 0.5
     assert history.times.load_bytes_per_second == 50 * MB, "hardly anything was loaded"
-    history.add(Measurement(Step.LOAD, 0.5, 99 * MB))
-    assert history.times.load_bytes_per_second == 100 * MB
+    history.add(Measurement(Step.LOAD, 0.5, 11 * MB))
+    assert history.times.load_bytes_per_second == 22 * MB
 
 
 def test_who_has_no_input_need_not_show_how_fast_it_is() -> None:
@@ -299,6 +331,18 @@ def test_one_odd_look_does_not_change_the_shares_of_work() -> None:
         history.observe(now, seen(age_seconds=1.0 - now / 4, replay_share=own, shared=others))
     assert history.outlook.replay_share == 0.2
     assert history.outlook.shared == SharedLoss(3.0, 30 * MB, 0.5)
+
+
+def test_what_a_checkpoint_adds_is_the_mean_of_the_newest() -> None:
+    history = SliceHistory()
+    found = seen(30)
+    sizes = [90.0] + [8.0] * (INCREMENTS - 1) + [40.0]
+    for turn, megabytes in enumerate(sizes):
+        checkpoint = CheckpointObservation(30 * MB, megabytes * MB, 0.1)
+        for age_seconds in (0.1, 0.6):
+            newer = replace(checkpoint, age_seconds=age_seconds)
+            history.observe(turn + age_seconds, replace(found, checkpoint=newer))
+    assert history.outlook.increment_bytes == pytest.approx(10 * MB)
 
 
 def test_the_larger_of_snapshot_and_state_is_loaded() -> None:

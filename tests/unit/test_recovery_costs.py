@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replication.costs import resource_use, weighted_cost
@@ -44,6 +46,12 @@ def test_each_further_replica_uses_what_its_rung_needs(
     assert use.memory_bytes == pytest.approx(memory_mb * MB * further)
     assert use.network_bytes_per_second == pytest.approx(network_mb * MB * further)
     assert use.nodes == nodes * further
+
+
+def test_taking_an_increment_in_needs_its_time_however_small_it_is() -> None:
+    times = replace(TIMES, load_seconds=0.05)
+    assert resource_use(COLD, outlook(), times).cores == pytest.approx(0.15)
+    assert resource_use(COLD, outlook(checkpoint_seconds=2.0), times).cores == pytest.approx(0.075)
 
 
 def test_the_queue_of_a_hot_standby_takes_memory() -> None:

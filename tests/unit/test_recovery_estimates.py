@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -104,6 +105,17 @@ def seconds(found: SliceOutlook, semantics: RecoverySemantics = "precise") -> li
 )
 def test_what_a_crash_would_find_decides(case: SliceOutlook, expected: list[float]) -> None:
     assert seconds(case) == pytest.approx(expected)
+
+
+def test_every_slice_that_is_rebuilt_on_the_node_takes_its_time_to_load() -> None:
+    times = replace(TIMES, load_seconds=0.2)
+    three = outlook(shared=SharedLoss(3.0, 100 * MB, 0.25))
+    for scheme, expected in ((PASSIVE, 1.6), (DEPLOYED, 1.6), (COLD, 0.0)):
+        assert recovery_estimate(scheme, three, times, "precise").load_seconds == pytest.approx(
+            expected
+        )
+    nothing = replace(three, load_bytes=0.0, shared=SharedLoss(3.0, 0.0, 0.25))
+    assert recovery_estimate(PASSIVE, nothing, times, "precise").load_seconds == 0.0
 
 
 def test_gap_recovery_makes_up_only_for_what_comes_once_the_loss_is_known() -> None:
