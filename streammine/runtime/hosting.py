@@ -36,6 +36,7 @@ from streammine.runtime.signed_code import value_loader
 from streammine.runtime.sources import open_reader, schema_of
 from streammine.runtime.spill import FileSpill
 from streammine.runtime.stores import open_store
+from streammine.runtime.work_clock import work_clock
 
 
 @dataclass
@@ -256,11 +257,11 @@ class HostedJob:
             hosted.first_read_at = time.time()
             # the first row that a paced source gives in this attempt is due then
             hosted.pace_began_at = hosted.first_read_at - elapsed_seconds
-        begin = time.perf_counter()
+        begin = work_clock()
         read_at = int(time.time() * 1e6)
         try:
             result = hosted.processor.perform(effect.work, elapsed_seconds)
-            took_seconds = time.perf_counter() - begin
+            took_seconds = work_clock.since(begin)
             hosted.replay.performed(effect.work, effect.late_bytes, result, took_seconds)
             if isinstance(hosted.processor, SourceProcessor):
                 for epoch, seconds in hosted.processor.waited_seconds.items():
@@ -269,7 +270,7 @@ class HostedJob:
         except RecursionError as error:
             raise UserCodeError(f"slice {effect.slice}: {error}") from error
         finally:
-            hosted.busy_seconds += time.perf_counter() - begin
+            hosted.busy_seconds += work_clock.since(begin)
             if any(isinstance(item, (CloseEpoch, Finish)) for item in effect.work):
                 hosted.last_commit_at = time.time()
 
