@@ -31,8 +31,8 @@ SIZE_FACTOR = 4.0
 NEEDED = (Step.DETECT, Step.SWITCH, Step.DEPLOY, Step.LOAD)
 """The steps that must be known, be it from a stand-in."""
 
-LOADED_SHARE = 0.1
-"""Of the largest that was saved: what is smaller says nothing of how fast a large snapshot is loaded."""
+LARGE_SHARE = 0.1
+"""Of the largest snapshot that was seen: what is smaller says nothing of how fast that one is loaded."""
 
 SHORTEST_SECONDS = 1e-6
 """What took no time that a clock could see."""
@@ -63,13 +63,13 @@ class RecoveryHistory:
     def times(self) -> StepTimes:
         """Where nothing is missing."""
         assert not self.missing, f"not measured yet: {', '.join(self.missing)}"
-        loaded, saved = (self._newest[step].measurements for step in (Step.LOAD, Step.SAVE))
-        small = _largest_bytes(loaded) < LOADED_SHARE * _largest_bytes(saved)
         return StepTimes(
             self._median_seconds(Step.DETECT),
             self._median_seconds(Step.SWITCH),
             self._median_seconds(Step.DEPLOY),
-            *_seconds_and_rate(saved if small else loaded),
+            *_seconds_and_rate(
+                self._newest[Step.LOAD].measurements, self._newest[Step.SAVE].measurements
+            ),
         )
 
     def _median_seconds(self, step: Step) -> float:
@@ -97,17 +97,22 @@ class _NewestOfEachSize:
         return [each for newest in self._by_size.values() for each in newest]
 
 
-def _largest_bytes(measurements: Sequence[Measurement]) -> float:
-    return max((each.nbytes for each in measurements), default=0.0)
-
-
-def _seconds_and_rate(measurements: Sequence[Measurement]) -> tuple[float, float]:
+def _seconds_and_rate(
+    loaded: Sequence[Measurement], saved: Sequence[Measurement]
+) -> tuple[float, float]:
     """For each snapshot, and the bytes per second. The time for each is in what the largest took, too, so
     a large one is not estimated too fast."""
-    least_bytes = _largest_bytes(measurements) / SIZE_FACTOR
-    large = [each for each in measurements if each.nbytes > least_bytes]
-    small = [each for each in measurements if each.nbytes <= least_bytes]
+    large = _large(loaded)
+    if not large or large[0].nbytes < LARGE_SHARE * max(each.nbytes for each in saved or large):
+        large = _large(saved)
     seconds = max(SHORTEST_SECONDS, sum(each.seconds for each in large))
     rate = sum(each.nbytes for each in large) / seconds
+    small = [each for each in loaded or saved if each.nbytes < large[-1].nbytes]
     beyond = [max(0.0, each.seconds - each.nbytes / rate) for each in small]
     return median(beyond or [0.0]), rate
+
+
+def _large(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """The largest first, and what is not much smaller."""
+    sized = sorted(measurements, key=lambda each: each.nbytes, reverse=True)
+    return [each for each in sized if each.nbytes >= LARGE_SHARE * sized[0].nbytes]

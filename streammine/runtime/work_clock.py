@@ -39,21 +39,34 @@ class WorkClock:
 
     def _waited_seconds(self) -> float:
         try:
-            told: _Told | None = self._of_thread.told
+            told: _Told = self._of_thread.told
         except AttributeError:
-            told = self._of_thread.told = _Told(self._path) if self._path.exists() else None
-        return 0.0 if told is None else told.waited_seconds()
+            told = self._of_thread.told = _Told(self._path)
+        return told.waited_seconds()
 
 
 class _Told:
-    """What the kernel tells of one thread, which opens it; closed when that is over."""
+    """What the kernel tells of one thread, which opens it; closed when that is over. Where it can't be read
+    (any more), the thread waits no longer than was known: work goes on, measured or not."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, self._descriptor)
+        self._descriptor: int | None = None
+        self._waited_seconds = 0.0
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        # a forked process has no business with its parent's when it ends
+        weakref.finalize(self, os.close, self._descriptor).atexit = False
 
     def waited_seconds(self) -> float:
-        return int(os.pread(self._descriptor, _LONGEST_BYTES, 0).split()[1]) * 1e-9
+        if self._descriptor is not None:
+            try:
+                told = os.pread(self._descriptor, _LONGEST_BYTES, 0)
+                self._waited_seconds = int(told.split()[1]) * 1e-9
+            except (OSError, ValueError, IndexError):
+                self._descriptor = None
+        return self._waited_seconds
 
 
 work_clock = WorkClock()

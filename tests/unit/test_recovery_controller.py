@@ -240,9 +240,9 @@ def test_what_is_loaded_in_no_time_takes_none() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_the_largest_snapshots_no_single_one_counts(order: int) -> None:
-    times = loaded(*[(1.0, 100.0), (1.0, 60.0), (9.0, 26.0), (9.0, 25.0)][::order])
-    assert times.load_bytes_per_second == pytest.approx(186 / 11 * MB)
-    assert times.load_seconds == pytest.approx(9 - 25 * 11 / 186)
+    times = loaded(*[(1.0, 100.0), (1.0, 60.0), (9.0, 10.0), (9.0, 9.9)][::order])
+    assert times.load_bytes_per_second == pytest.approx(170 / 11 * MB)
+    assert times.load_seconds == pytest.approx(9 - 9.9 * 11 / 170)
 
 
 def test_of_each_size_the_newest_count() -> None:
@@ -261,6 +261,7 @@ def test_what_has_not_happened_yet_has_a_stand_in() -> None:
     history.add(Measurement(Step.LOAD, 0.5, 1 * MB))
     assert history.times.detect_seconds == 0.5
     assert history.times.load_bytes_per_second == 50 * MB, "hardly anything was loaded"
+    assert history.times.load_seconds == pytest.approx(0.5 - 1 / 50), "but that took its time"
     history.add(Measurement(Step.LOAD, 0.5, 11 * MB))
     assert history.times.load_bytes_per_second == 22 * MB
 

@@ -42,13 +42,27 @@ def test_work_never_takes_less_than_no_time(tmp_path: Path, passed: list[float])
     assert clock.since(begun) == 0.0
 
 
+@pytest.mark.parametrize("name", ["nothing", "."])
 def test_where_the_kernel_does_not_tell_all_time_counts(
-    tmp_path: Path, passed: list[float]
+    tmp_path: Path, passed: list[float], name: str
 ) -> None:
-    clock = WorkClock(tmp_path / "nothing")
+    clock = WorkClock(tmp_path / name)
     begun = clock()
     passed.append(103.0)
     assert clock.since(begun) == 3.0
+
+
+@pytest.mark.parametrize("content", ["", "7\n", "many few none\n"])
+def test_what_can_not_be_read_any_more_is_as_it_was(
+    tmp_path: Path, passed: list[float], content: str
+) -> None:
+    told = tmp_path / "schedstat"
+    told.write_text("0 1000000000 3\n")
+    clock = WorkClock(told)
+    begun = clock()
+    passed.append(102.0)
+    told.write_text(content)
+    assert clock.since(begun) == pytest.approx(2.0)
 
 
 @pytest.mark.skipif(not SCHEDSTAT.exists(), reason="the kernel does not tell how long threads wait")
