@@ -26,7 +26,7 @@ WINDOW = 16
 """Measurements of a step that count, the newest; where it has a length, of each size."""
 
 SIZE_FACTOR = 4.0
-"""Snapshots that differ by less are of one size."""
+"""From one size of snapshots to the next."""
 
 NEEDED = (Step.DETECT, Step.SWITCH, Step.DEPLOY, Step.LOAD)
 """The steps that must be known, be it from a stand-in."""
