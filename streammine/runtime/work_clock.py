@@ -33,8 +33,8 @@ class WorkClock:
         return time.perf_counter() - self._waited_seconds()
 
     def since(self, begun: float) -> float:
-        """Seconds of work; not less than none. A wait just between the two looks that a time is made of counts
-        at the wrong side."""
+        """Seconds of work; not less than none. A wait just between the two looks that a time is made of
+        counts at the wrong side."""
         return max(0.0, self() - begun)
 
     def _waited_seconds(self) -> float:
