@@ -100,11 +100,10 @@ class _NewestOfEachSize:
 def _seconds_and_rate(
     loaded: Sequence[Measurement], saved: Sequence[Measurement]
 ) -> tuple[float, float]:
-    """For each snapshot, and the bytes per second. The time for each is in what the largest took, too, so
-    a large one is not estimated too fast."""
-    large = _large(loaded)
-    if not large or large[0].nbytes < LARGE_SHARE * max(each.nbytes for each in saved or large):
-        large = _large(saved)
+    """For each snapshot, and the bytes per second. The time for each is in what the largest took, too, and
+    counts twice for these: rather too long than too short."""
+    enough_bytes = LARGE_SHARE * max(each.nbytes for each in (*loaded, *saved))
+    large = _large(loaded if any(each.nbytes >= enough_bytes for each in loaded) else saved)
     seconds = max(SHORTEST_SECONDS, sum(each.seconds for each in large))
     rate = sum(each.nbytes for each in large) / seconds
     small = [each for each in loaded or saved if each.nbytes < large[-1].nbytes]

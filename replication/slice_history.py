@@ -4,9 +4,9 @@ A single look says too little: right after a checkpoint there is hardly anything
 next there is most, and choosing by the moment would follow every tooth of that saw. So the outlook is that of
 the worst moment: the newest checkpoint is as old as checkpoints got lately, and all the while the input came
 as fast as at its fastest in that time. What a checkpoint adds is the mean of the newest ones, for every now
-and then one is full. How fast the slice processes, and the shares of work that it and those
-beside it need, are the medians of what was seen lately; where no input has come, there is nothing to catch up
-with, and the rate need not be known.
+and then one is full. How fast the slice processes, and the shares of work that it and those beside it need,
+are the medians of what was seen lately; where no input has come, there is nothing to catch up with, and the
+rate need not be known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ AGES = 4
 """Checkpoints whose age counts, the newest that were replaced."""
 
 INCREMENTS = 16
-"""Checkpoints whose increment counts, the newest: as many as there are from one full snapshot to the next."""
+"""Checkpoints whose increment counts, the newest: as many as there are at most from one full snapshot to the
+next."""
 
 MEDIAN_LOOKS = 16
 """Looks whose rate of processing and whose shares of work count, the newest."""

@@ -186,8 +186,8 @@ class SchemeControl:
         return lost
 
     def _catching_up(self, vertex: str, rates: Rates) -> float | None:
-        """Bytes of input per second of work. Who is late may be so because its machine had no time for it,
-        and measures that, too: the rate of keeping up is the least that it is capable of."""
+        """Bytes of input per second of work. Who is late may be so because it had to wait, for a store or
+        for the interpreter, and measures that, too: the rate of keeping up is one that it was capable of."""
         known = (self._replays[vertex].bytes_per_second, rates.processing)
         return max((rate for rate in known if rate is not None), default=None)
 

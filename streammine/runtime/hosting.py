@@ -261,18 +261,18 @@ class HostedJob:
         read_at = int(time.time() * 1e6)
         try:
             result = hosted.processor.perform(effect.work, elapsed_seconds)
-            took_seconds = work_clock.since(begin)
-            hosted.replay.performed(effect.work, effect.late_bytes, result, took_seconds)
-            if isinstance(hosted.processor, SourceProcessor):
-                for epoch, seconds in hosted.processor.waited_seconds.items():
-                    self.read_times.note(epoch, read_at - int(seconds * 1e6))
-            return result
         except RecursionError as error:
             raise UserCodeError(f"slice {effect.slice}: {error}") from error
         finally:
-            hosted.busy_seconds += work_clock.since(begin)
+            took_seconds = work_clock.since(begin)
+            hosted.busy_seconds += took_seconds
             if any(isinstance(item, (CloseEpoch, Finish)) for item in effect.work):
                 hosted.last_commit_at = time.time()
+        hosted.replay.performed(effect.work, effect.late_bytes, result, took_seconds)
+        if isinstance(hosted.processor, SourceProcessor):
+            for epoch, seconds in hosted.processor.waited_seconds.items():
+                self.read_times.note(epoch, read_at - int(seconds * 1e6))
+        return result
 
     @contextmanager
     def _working(self) -> Iterator[None]:

@@ -6,6 +6,9 @@ of such waiting. The time of the thread alone (CPU time) would leave out too muc
 service or threads of its own can do nothing else meanwhile. So it is the wall clock's, without what the
 kernel says that the thread has waited for a processor (Linux, ``/proc/thread-self/schedstat``, the second
 number, in nanoseconds); all of the wall clock's where it does not say so.
+
+The kernel does not say who had the processor. Where a node has more threads at work than cores, what they
+wait for each other is left out, too.
 """
 
 from __future__ import annotations

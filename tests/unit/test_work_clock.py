@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -10,6 +13,18 @@ from pathlib import Path
 import pytest
 
 from streammine.runtime.work_clock import SCHEDSTAT, WorkClock
+
+ON_LINUX = pytest.mark.skipif(
+    not SCHEDSTAT.exists(), reason="the kernel does not tell how long threads wait"
+)
+
+ENDLESS = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+print("at work", flush=True)
+while True:
+    pass
+"""
 
 
 @pytest.fixture(name="passed")
@@ -20,26 +35,26 @@ def fixture_passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
+@pytest.mark.parametrize(
+    ("before", "seconds", "after", "worked"),
+    [
+        pytest.param("5 1000000000 3", 7.0, "9 3500000000 40", 4.5, id="waits are no work"),
+        pytest.param("0 0 0", 0.001, "0 2000000 1", 0.0, id="never less than no time"),
+        pytest.param("0 1000000000 3", 2.0, "", 2.0, id="nothing is told any more"),
+        pytest.param("0 1000000000 3", 2.0, "7", 2.0, id="too little is told"),
+        pytest.param("0 1000000000 3", 2.0, "many few none", 2.0, id="no numbers are told"),
+    ],
+)
 def test_what_a_thread_waited_for_a_processor_is_no_work(
-    tmp_path: Path, passed: list[float]
+    tmp_path: Path, passed: list[float], before: str, seconds: float, after: str, worked: float
 ) -> None:
     told = tmp_path / "schedstat"
-    told.write_text("5000000000 1000000000 3\n")
+    told.write_text(before)
     clock = WorkClock(told)
     begun = clock()
-    passed.append(107.0)
-    told.write_text("5500000000 3500000000 40\n")
-    assert clock.since(begun) == pytest.approx(7.0 - 2.5)
-
-
-def test_work_never_takes_less_than_no_time(tmp_path: Path, passed: list[float]) -> None:
-    told = tmp_path / "schedstat"
-    told.write_text("0 0 0\n")
-    clock = WorkClock(told)
-    begun = clock()
-    passed.append(100.001)
-    told.write_text("0 2000000 1\n")
-    assert clock.since(begun) == 0.0
+    passed.append(passed[-1] + seconds)
+    told.write_text(after)
+    assert clock.since(begun) == pytest.approx(worked)
 
 
 @pytest.mark.parametrize("name", ["nothing", "."])
@@ -52,20 +67,35 @@ def test_where_the_kernel_does_not_tell_all_time_counts(
     assert clock.since(begun) == 3.0
 
 
-@pytest.mark.parametrize("content", ["", "7\n", "many few none\n"])
-def test_what_can_not_be_read_any_more_is_as_it_was(
-    tmp_path: Path, passed: list[float], content: str
-) -> None:
-    told = tmp_path / "schedstat"
-    told.write_text("0 1000000000 3\n")
-    clock = WorkClock(told)
-    begun = clock()
-    passed.append(102.0)
-    told.write_text(content)
-    assert clock.since(begun) == pytest.approx(2.0)
+@ON_LINUX
+def test_work_takes_no_longer_where_another_process_has_the_processor() -> None:
+    """A thread that shares one processor: its work is what it has run for, though it takes twice as long."""
+    clock, cpu = WorkClock(), min(os.sched_getaffinity(0))
+    found: list[tuple[float, float, float]] = []
+
+    def work() -> None:
+        os.sched_setaffinity(0, {cpu})
+        begun, ran, wall = clock(), time.thread_time(), time.perf_counter()
+        sum(range(20_000_000))
+        found.append((clock.since(begun), time.thread_time() - ran, time.perf_counter() - wall))
+
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, str(cpu)], stdout=subprocess.PIPE
+    ) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        finally:
+            other.kill()
+    ((worked, ran, wall),) = found
+    assert wall - ran > 0.1 * wall, "it had to share"
+    assert worked - ran < (wall - ran) / 2
 
 
-@pytest.mark.skipif(not SCHEDSTAT.exists(), reason="the kernel does not tell how long threads wait")
+@ON_LINUX
 def test_every_thread_has_a_time_of_its_own_and_leaves_no_file_open() -> None:
     clock, before = WorkClock(), _open_schedstats()
     found: list[tuple[float, float, set[str]]] = []
