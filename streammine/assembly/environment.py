@@ -140,9 +140,7 @@ def taken_from(
     assert isinstance(processor, OperatorProcessor)
     if processor.held == restore.record:
         return 0
-    nbytes = sum(each.nbytes for each in lacking(snapshot, processor.held))
-    processor.perform((TakeState(restore),), 0.0)
-    return nbytes
+    return processor.perform((TakeState(restore),), 0.0).taken_bytes
 
 
 def lacking(snapshot: LoadedSnapshot, held: SnapshotRecord | None) -> tuple[Layer, ...]:
@@ -166,8 +164,10 @@ class StateLoader:
 
     def __call__(
         self, operator: _Operator, held: SnapshotRecord | None, restore: Restore
-    ) -> tuple[_Operator, RestoredTo]:
-        """Raises SnapshotDamagedError; an operator that increments were added to is not to be used then."""
+    ) -> tuple[_Operator, RestoredTo, int]:
+        """The operator, where it has been brought to, and how many bytes were read for it. Raises
+        SnapshotDamagedError; an operator that increments were added to is not to be used then.
+        """
         snapshot = loaded_snapshot(self._slice_id, restore, self._environment)
         taken = restored_to(restore, snapshot)
         assert snapshot is not None, "a snapshot that is taken has a record"
@@ -179,7 +179,7 @@ class StateLoader:
         if isinstance(operator, KeepsState):
             for version, full, pieces in _contents(layers):
                 operator.restore(version, full, pieces)
-        return operator, taken
+        return operator, taken, sum(each.nbytes for each in layers)
 
 
 def _contents(layers: Iterable[Layer]) -> Iterator[tuple[int, bool, Iterator[pa.Buffer]]]:

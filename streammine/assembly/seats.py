@@ -37,9 +37,8 @@ class Seats:
                 built = self._times.built(compiled, wish.job, replica, environment, since=begun)
                 self._taken[wish.slice] = built
             elif restore is not None and isinstance(built.processor, OperatorProcessor):
-                work = (TakeState(restore),)
-                built.processor.perform(work, 0.0)
-                self._times.performed(work, wish.slice, wish.generation, begun)
+                result = built.processor.perform((TakeState(restore),), 0.0)
+                self._times.performed(result, wish.slice, wish.generation, begun)
         except SnapshotDamagedError as error:
             self.leave(wish.slice)
             damaged = damaged_by(wish, error)

@@ -5,12 +5,12 @@ Both shells hold one of these for each job, on their own clock, and put what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from streammine.assembly.compiled import CompiledJob
 from streammine.assembly.environment import BuiltSlice, Environment
 from streammine.engine.node_stimuli import NewReplica
-from streammine.engine.stimuli import TakeState, Work
+from streammine.engine.stimuli import WorkResult
 from streammine.model.control import StepReport
 from streammine.model.ids import SliceId
 from streammine.model.recovery_policy import Step
@@ -55,14 +55,11 @@ class StepTimes:
             self.took(Step.SWITCH, "", version, since)
 
     def performed(
-        self, work: Sequence[Work], slice_id: SliceId, generation: int, since: float
+        self, result: WorkResult, slice_id: SliceId, generation: int, since: float
     ) -> None:
-        """A replica has done its work, begun at `since`; where that was to take a state in, it was loaded."""
-        for item in work:
-            if isinstance(item, TakeState):
-                record = item.restore.record
-                nbytes = 0 if record is None else record.nbytes
-                self.took(Step.LOAD, slice_id, generation, since, nbytes)
+        """What came of the work of a replica, begun at `since`; a state that it took in was loaded."""
+        if result.taken is not None:
+            self.took(Step.LOAD, slice_id, generation, since, result.taken_bytes)
 
     def built(
         self,

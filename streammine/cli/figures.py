@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,15 +107,19 @@ def figures(spec: JobSpec, status: dict[str, Any], before: JobFigures | None) ->
         operators=tuple(operators),
         nodes=node_figures(status, before.nodes if before is not None else ()),
         slices=slices,
-        epochs_lost=max(map(_epochs_lost, reports.items()), default=0),
+        epochs_lost=epochs_lost({name: report["counters"] for name, report in reports.items()}),
     )
 
 
-def _epochs_lost(report: tuple[str, dict[str, Any]]) -> int:
-    """What a slice tells that commits; dead letters are another matter than output."""
-    name, told = report
-    dead = name.startswith(DEAD_LETTERS + COMMITTER_SUFFIX)
-    return 0 if dead else int(told["counters"].get("epochs_lost", 0))
+def epochs_lost(counters: Mapping[str, Mapping[str, float]]) -> int:
+    """What the slices tell that commit; of `counters` by slice. Dead letters are another matter than
+    output.
+    """
+    dead = DEAD_LETTERS + COMMITTER_SUFFIX
+    told = (
+        each.get("epochs_lost", 0) for name, each in counters.items() if not name.startswith(dead)
+    )
+    return int(max(told, default=0))
 
 
 def _slice(rows: float, clock: float, before: SliceFigures | None) -> SliceFigures:

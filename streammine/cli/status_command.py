@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from streammine.cli.clusters import cluster_options
-from streammine.cli.figures import JobFigures, NodeFigures, figures, node_figures
+from streammine.cli.figures import JobFigures, NodeFigures, epochs_lost, figures, node_figures
 from streammine.cli.schemes_shown import SchemesShown
 from streammine.cli.tables import text_table
 from streammine.model.errors import ClusterError
@@ -94,11 +94,20 @@ def _job_lines(jobs: list[KnownJob], shown: dict[int, JobFigures]) -> Iterator[s
         line = f"job {job.number} {job.name}: {job.state}"
         if job.outcome is None and current is not None:
             line += f", {current.line()}"
-        elif job.outcome is not None and job.outcome.reason:
-            line += f": {job.outcome.reason}"
+        elif job.outcome is not None:
+            lost = _lost(job, shown)
+            line += f", {lost:,} epochs lost" if lost else ""
+            line += f": {job.outcome.reason}" if job.outcome.reason else ""
         yield line
         if current is not None and current.shown:
             yield _operators_table(current)
+
+
+def _lost(job: KnownJob, shown: dict[int, JobFigures]) -> int:
+    """Of how many epochs the output may lack rows: as of now, or as the job ended."""
+    if job.outcome is not None:
+        return epochs_lost(job.outcome.counters)
+    return shown[job.number].epochs_lost if job.number in shown else 0
 
 
 def _operators_table(current: JobFigures) -> str:
@@ -134,7 +143,7 @@ def _tree(
                 "name": job.name,
                 "state": job.state,
                 "reason": job.outcome.reason if job.outcome is not None else None,
-                "epochs_lost": shown[job.number].epochs_lost if job.number in shown else 0,
+                "epochs_lost": _lost(job, shown),
                 "operators": [asdict(each) for each in shown[job.number].operators]
                 if job.number in shown
                 else [],

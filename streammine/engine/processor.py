@@ -58,10 +58,11 @@ from streammine.model.stream import visible
 
 StateLoading = Callable[
     [StatefulOperator | SequentialOperator, SnapshotRecord | None, Restore],
-    tuple[StatefulOperator | SequentialOperator, RestoredTo],
+    tuple[StatefulOperator | SequentialOperator, RestoredTo, int],
 ]
 """Gives an operator, with the snapshot that its state is exactly that of, the state of another one; it may be
-replaced by a new operator. Raises SnapshotDamagedError."""
+replaced by a new operator. Tells, too, where that has led and how many bytes were read for it. Raises
+SnapshotDamagedError."""
 
 _CHANNEL = itemgetter(1)
 """Of (port, channel), by which what an open epoch holds is known."""
@@ -138,7 +139,7 @@ class OperatorProcessor:
         closed: list[int] = []
         finished = False
         frozen = None
-        taken = None
+        taken, taken_bytes = None, 0
         for item in work:
             match item:
                 case Accumulate():
@@ -155,7 +156,7 @@ class OperatorProcessor:
                 case Freeze():
                     frozen = self._freeze(item)
                 case TakeState(restore):
-                    taken = self._take_state(restore)
+                    taken, taken_bytes = self._take_state(restore)
                 case Finish(epoch):
                     with Blame(self.slice_id, epoch):
                         self._finish(EpochClose(epoch, INFINITY, self.epoch), outputs)
@@ -178,6 +179,7 @@ class OperatorProcessor:
             finished=finished,
             frozen=frozen,
             taken=taken,
+            taken_bytes=taken_bytes,
         )
 
     def restore(
@@ -190,9 +192,9 @@ class OperatorProcessor:
             self._keeping.restore(version, full, pieces)
         self.held = record
 
-    def _take_state(self, restore: Restore) -> RestoredTo:
+    def _take_state(self, restore: Restore) -> tuple[RestoredTo, int]:
         assert self._load_state is not None
-        operator, taken = self._load_state(self.operator, self.held, restore)
+        operator, taken, nbytes = self._load_state(self.operator, self.held, restore)
         if operator is not self.operator:
             self._use(operator)
         self.held = restore.record
@@ -201,7 +203,7 @@ class OperatorProcessor:
         for epoch in [each for each in self._bags if each <= taken.epoch]:
             for bag in self._bags.pop(epoch).values():
                 bag.drop()
-        return taken
+        return taken, nbytes
 
     def _freeze(self, item: Freeze) -> FrozenSlice:
         if self._keeping is None:

@@ -118,7 +118,8 @@ class WorkResult:
     `outputs` in the order in which they leave. For sources: `open_epoch` (all epochs below are
     complete), `exhausted`, `wake_after_seconds`, and `last_epoch`, the highest that was there. For
     others: `closed` epochs in order, and `due`, the next epoch that the operator wants closed even
-    if it gets no data. `frozen`: what a Freeze handed over; `taken`: where a TakeState has led to.
+    if it gets no data. `frozen`: what a Freeze handed over; `taken`: where a TakeState has led to, and
+    `taken_bytes` what was read for it.
     """
 
     outputs: tuple[Output, ...] = ()
@@ -131,6 +132,7 @@ class WorkResult:
     finished: bool = False
     frozen: FrozenSlice | None = None
     taken: RestoredTo | None = None
+    taken_bytes: int = 0
 
 
 # --- stimuli ----------------------------------------------------------------------------------

@@ -389,7 +389,7 @@ class Node:
             try:
                 begun = job.times.clock()
                 result = job.perform(hosted, effect)
-                job.times.performed(effect.work, effect.slice, effect.generation, begun)
+                job.times.performed(result, effect.slice, effect.generation, begun)
                 self._handle(machine.WorkFinished(*replica, result, None, hosted.counters()))
             except ReplacedError as error:
                 logger.warning("node %s: %s: %s", self.settings.name, effect.slice, error)

@@ -356,7 +356,7 @@ class VirtualNode:
             replay = job.replays[replica]
             try:
                 result = perform()
-                job.times.performed(effect.work, *replica, begun)
+                job.times.performed(result, *replica, begun)
                 took_seconds = self._seconds() - begun
                 replay.performed(effect.work, effect.late_bytes, result, took_seconds)
             except SnapshotDamagedError as error:

@@ -13,6 +13,7 @@ import pytest
 
 from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.ids import SliceId
+from streammine.model.job import Placement, Plan
 from streammine.model.schemes import Scheme
 from streammine.runtime.output import CommittedOutput
 from streammine.runtime.stores import open_store
@@ -25,7 +26,9 @@ CHANGE_SECONDS = 60.0
 COUNTS = (SliceId("counts", 0), SliceId("counts", 1))
 EPOCHS = 240
 EPOCH_LINES = 100
-"""Twenty epochs a second: some come before anybody can know of a loss."""
+"""Twenty epochs a second."""
+BEHIND_EPOCHS = 12
+"""More than the sources' last word may be behind them: one heartbeat's epochs, twice over."""
 
 Rows = list[tuple[str, int]]
 
@@ -75,11 +78,10 @@ def test_only_what_is_named_is_missing_after_a_kill(place: Workplace) -> None:
             eventually(
                 lambda: bool(checkpoints(place) - before), lambda: "no checkpoint is complete"
             )
-            plan = watched.plan(job)
-            (alone,) = plan.placements[COUNTS[0]]
-            watched.kill(alone.node)
-            watched.wait_for_plan(job, lambda plan: plan.placements[COUNTS[0]][0] != alone)
-            restore = watched.plan(job).placements[COUNTS[0]][0].restore
+            lost, alone = elsewhere(watched.plan(job), next(iter(watched.members())))
+            kill_when_behind(watched, job, lost, alone)
+            watched.wait_for_plan(job, lambda plan: plan.placements[lost][0] != alone)
+            restore = watched.plan(job).placements[lost][0].restore
             assert restore is not None
             assert restore.left_out_until > restore.epoch
             eventually(lambda: status(place, job) > 0, lambda: "status tells of no losses")
@@ -87,7 +89,34 @@ def test_only_what_is_named_is_missing_after_a_kill(place: Workplace) -> None:
             watched.close()
         output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    check_named(place, topology, json.loads(output.splitlines()[-1]))
+    summary = json.loads(output.splitlines()[-1])
+    check_named(place, topology, summary)
+    assert status(place, job) == summary["epochs_lost"], "it is forgotten when the job is over"
+    told = place.run("status").stdout
+    assert f"job {job} words: finished, {summary['epochs_lost']:,} epochs lost" in told
+
+
+def elsewhere(plan: Plan, node: str) -> tuple[SliceId, Placement]:
+    """A slice that stands alone, and not on that node."""
+    groups = [(slice_id, plan.placements[slice_id]) for slice_id in COUNTS]
+    return next((slice_id, alone) for slice_id, (alone,) in groups if alone.node != node)
+
+
+def kill_when_behind(watched: Watched, job: int, lost: SliceId, alone: Placement) -> None:
+    """Kill a slice's node once its sources are known to be epochs ahead of it: of a slice that has sent
+    all that it was given, nothing is lost. So it is frozen first.
+    """
+    process = watched.process(alone.node)
+    process.suspend()
+
+    def behind() -> bool:
+        if watched.plan(job).placements[lost][0] != alone:
+            return True
+        slices = watched.client.status(job)["jobs"][str(job)]["slices"]
+        return bool(slices["lines/0"]["frontier"] - slices[str(lost)]["frontier"] >= BEHIND_EPOCHS)
+
+    eventually(behind, lambda: f"{lost} keeps up")
+    process.kill()
 
 
 def checkpoints(place: Workplace) -> set[Path]:

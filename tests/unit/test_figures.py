@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streammine.cli.figures import figures
+from streammine.cli.figures import epochs_lost, figures
 from streammine.model.epochs import BEGINNING
 from streammine.model.job import JobGraph, Vertex
 
@@ -80,3 +80,13 @@ def test_the_rows_of_a_slice_with_two_replicas_are_counted_once():
     shown = figures(SPEC, told, None)
     assert shown.operators[0].places == "n-0: 1, n-1: 1"
     assert shown.rows_read == 100
+
+
+def test_epochs_are_lost_where_output_lacks_them_not_dead_letters():
+    counters = {
+        "result.committer/0": {"epochs_lost": 3.0},
+        ".dead-letters.committer/0": {"epochs_lost": 5.0},
+        "lines/0": {"rows_in": 9.0},
+    }
+    assert epochs_lost(counters) == 3
+    assert epochs_lost({}) == 0

@@ -327,3 +327,25 @@ def test_what_a_deployed_operator_takes_in_when_it_is_needed_was_loaded() -> Non
         house.compiled, JOB, replace(replica, generation=6), house.environment(), house.given()
     )
     assert len(times.reports) == 1
+
+
+def test_every_snapshot_of_a_chain_that_a_replica_takes_in_counts() -> None:
+    house = House()
+    _, restore = house.snapshots(2, 3)
+    loaded = loaded_snapshot(CHAIN, restore, house.environment())
+    assert loaded is not None
+    full, increment = (each.nbytes for each in loaded.layers)
+    done = performed(house.built(generation=2), TakeState(restore))
+    assert done.taken_bytes == full + increment
+
+
+def test_of_a_chain_whose_beginning_is_held_the_increment_counts() -> None:
+    house = House()
+    times = StepTimes(itertools.count().__next__)
+    house.seats = Seats(times)
+    first, second = house.snapshots(2, 3)
+    house.sit(first)
+    house.sit(second)
+    loaded = loaded_snapshot(CHAIN, second, house.environment())
+    assert loaded is not None
+    assert times.reports[-1].nbytes == loaded.layers[-1].nbytes < loaded.nbytes

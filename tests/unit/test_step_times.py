@@ -4,11 +4,11 @@ from streammine.assembly import StepTimes
 from streammine.assembly.step_times import MOST_STEPS
 from streammine.engine.replay_meter import STEP_BYTES
 from streammine.engine.slice_meter import SliceMeter
-from streammine.engine.stimuli import CloseEpoch, TakeState
+from streammine.engine.slice_settings import RestoredTo
+from streammine.engine.stimuli import WorkResult
 from streammine.model.control import StepReport
 from streammine.model.ids import SliceId
 from streammine.model.recovery_policy import Step
-from streammine.model.snapshots import Restore, SnapshotRecord
 
 COUNTS = SliceId("counts", 0)
 
@@ -80,8 +80,7 @@ def test_a_state_that_a_replica_takes_in_while_it_stands_by_was_loaded():
     clock = Clock()
     times = StepTimes(clock)
     clock.now = 10.5
-    times.performed((CloseEpoch(3, 4),), COUNTS, 2, 10.0)
+    times.performed(WorkResult(taken_bytes=7), COUNTS, 2, 10.0)
     assert times.reports == ()
-    record = SnapshotRecord(7, 1, "counts-7", "", 300)
-    times.performed((TakeState(Restore(7, record)),), COUNTS, 2, 10.0)
+    times.performed(WorkResult(taken=RestoredTo(7, 7), taken_bytes=300), COUNTS, 2, 10.0)
     assert times.reports == (StepReport("load", "counts/0", 2, 0.5, 300.0),)
