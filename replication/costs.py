@@ -13,10 +13,10 @@ is kept upstream are the same in every scheme. Of each further replica::
     active-replication    busy      state + kept output    input + output               1
 
 A standby that does not process fetches from each checkpoint what it added (*increment*), which keeps it at
-work for as long as that takes to load, of the time from one *checkpoint* to the next (*refresh*), and a hot
-one queues what came since (*replay*). Who processes needs what the leading replica needs (*busy*), and keeps
-its output, too, for as long as two checkpoints reach back. The cost is the sum of each amount, in the unit of
-its weight (`CostWeights`), times that weight.
+work for as long as that takes to load, of the time from one *checkpoint* to the next (*refresh*: that much at
+most, for part of it is waiting), and a hot one queues what came since (*replay*). Who processes needs what
+the leading replica needs (*busy*), and keeps its output, too, for as long as two checkpoints reach back. The
+cost is the sum of each amount, in the unit of its weight (`CostWeights`), times that weight.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Every recovery goes up the same ladder (DESIGN §5), and a scheme has climbed so
     detect   measured: from the loss until the manager knows of it
     switch   measured: until the plan has reached all nodes, and links are subscribed
     deploy   measured: building the operator; times the slices that are built on the same node
-    load     measured: a time for each snapshot that is loaded on the same node, and one for their bytes
+    load     measured, by size: all snapshots that are loaded on the same node, one after the other
     catch up (backlog + input rate x outage) / (rate - input rate)
 
 The thesis names what such an estimate rests on, the checkpoint's size and the input's rate (section 6.1); the

@@ -1,15 +1,16 @@
 """How long the steps of recoveries took, as far as they were measured: the newest of each.
 
-A step without a length takes the median of its newest times, so that one odd measurement does not matter. One
-with a length takes some time for each snapshot, however small (a file is opened, a turn is waited for), and
-some for each byte. A standby takes small increments in all the time and a large snapshot hardly ever, so the
-newest of every size are kept apart: the bytes per second are those of the largest, and what smaller ones took
-beyond that is the time for each.
+A step without a length takes the median of its newest times, so that one odd measurement does not matter.
+One with a length takes longer the more bytes there are, but not in proportion: small snapshots wait for a
+turn and for files to open, middling ones come out of a cache, large ones don't. So the newest of each size
+are kept apart, for a standby takes small increments in all the time and a large snapshot hardly ever, and
+their medians are points of a curve. It never falls: where a larger size took less, both take what they took
+on average.
 
 Of switching, deploying and loading one measurement each is enough: they all happen when a replica is added,
 and the safety margin of the choice is there for the rest. What may not have happened yet has a stand-in: for
-detecting a loss, the longest time that the failure detector may take; for loading, as long as nothing large
-was loaded, how fast snapshots are written.
+detecting a loss, the longest time that the failure detector may take; for loading what is much larger than
+all that was loaded, how long it took to write snapshots of that size.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from streammine.model.recovery_assessment import StepTimes
@@ -31,8 +33,8 @@ SIZE_FACTOR = 4.0
 NEEDED = (Step.DETECT, Step.SWITCH, Step.DEPLOY, Step.LOAD)
 """The steps that must be known, be it from a stand-in."""
 
-LARGE_SHARE = 0.1
-"""Of the largest snapshot that was seen: what is smaller says nothing of how fast that one is loaded."""
+MUCH_LARGER = 10.0
+"""Than all that was loaded: of how fast a snapshot of that size is loaded, this says nothing."""
 
 SHORTEST_SECONDS = 1e-6
 """What took no time that a clock could see."""
@@ -67,16 +69,31 @@ class RecoveryHistory:
             self._median_seconds(Step.DETECT),
             self._median_seconds(Step.SWITCH),
             self._median_seconds(Step.DEPLOY),
-            *_seconds_and_rate(
-                self._newest[Step.LOAD].measurements, self._newest[Step.SAVE].measurements
-            ),
+            self._loads(),
         )
 
+    def _loads(self) -> tuple[tuple[float, float], ...]:
+        loaded = self._newest[Step.LOAD].points
+        largest_bytes = max((point.nbytes for point in loaded), default=0.0)
+        saved = self._newest[Step.SAVE].points
+        stand_ins = [point for point in saved if point.nbytes > MUCH_LARGER * largest_bytes]
+        curve = [(point.nbytes, point.seconds) for point in _never_falling([*loaded, *stand_ins])]
+        return ((0.0, _seconds_of_nothing(curve)), *curve)
+
     def _median_seconds(self, step: Step) -> float:
-        newest = self._newest[step].measurements
+        newest = self._newest[step]
         if step is Step.DETECT and self._detection_seconds is not None and not newest:
             return self._detection_seconds
-        return median(each.seconds for each in newest)
+        return median(each.seconds for each in newest.measurements)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Of a curve: what so many measurements of about this size took."""
+
+    nbytes: float
+    seconds: float
+    count: int
 
 
 class _NewestOfEachSize:
@@ -96,22 +113,37 @@ class _NewestOfEachSize:
     def measurements(self) -> list[Measurement]:
         return [each for newest in self._by_size.values() for each in newest]
 
-
-def _seconds_and_rate(
-    loaded: Sequence[Measurement], saved: Sequence[Measurement]
-) -> tuple[float, float]:
-    """For each snapshot, and the bytes per second. The time for each is in what the largest took, too, and
-    counts twice for these: rather too long than too short."""
-    enough_bytes = LARGE_SHARE * max(each.nbytes for each in (*loaded, *saved))
-    large = _large(loaded if any(each.nbytes >= enough_bytes for each in loaded) else saved)
-    seconds = max(SHORTEST_SECONDS, sum(each.seconds for each in large))
-    rate = sum(each.nbytes for each in large) / seconds
-    small = [each for each in loaded or saved if each.nbytes < large[-1].nbytes]
-    beyond = [max(0.0, each.seconds - each.nbytes / rate) for each in small]
-    return median(beyond or [0.0]), rate
+    @property
+    def points(self) -> list[_Point]:
+        """The medians of each size, ascending by size."""
+        return [
+            _Point(
+                median(each.nbytes for each in newest),
+                max(SHORTEST_SECONDS, median(each.seconds for each in newest)),
+                len(newest),
+            )
+            for _, newest in sorted(self._by_size.items())
+        ]
 
 
-def _large(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The largest first, and what is not much smaller."""
-    sized = sorted(measurements, key=lambda each: each.nbytes, reverse=True)
-    return [each for each in sized if each.nbytes >= LARGE_SHARE * sized[0].nbytes]
+def _never_falling(points: Sequence[_Point]) -> list[_Point]:
+    """The same sizes with those seconds that are nearest in the sum of squares (isotonic regression): points
+    next to each other which fall take the average of their measurements, until none fall any more."""
+    pools: list[list[_Point]] = []
+    for point in points:
+        pools.append([point])
+        while len(pools) > 1 and _mean_seconds(pools[-2]) > _mean_seconds(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    return [replace(point, seconds=_mean_seconds(pool)) for pool in pools for point in pool]
+
+
+def _mean_seconds(points: Sequence[_Point]) -> float:
+    return sum(each.seconds * each.count for each in points) / sum(each.count for each in points)
+
+
+def _seconds_of_nothing(curve: Sequence[tuple[float, float]]) -> float:
+    """Where the line through the two smallest sizes leads; of one size, nothing tells what each byte took."""
+    if len(curve) == 1:
+        return 0.0
+    (smaller, seconds), (larger, more_seconds) = curve[:2]
+    return max(0.0, seconds - smaller * (more_seconds - seconds) / (larger - smaller))

@@ -8,26 +8,35 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 
+import numpy as np
+
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """How long the steps of a recovery take, as measured. To load takes `load_seconds` for each snapshot,
-    and the time for its bytes."""
+    """How long the steps of a recovery take, as measured.
+
+    `loads`: bytes of a snapshot and the seconds to load it, both ascending; the first, of no bytes, is what
+    it takes however small it is. Sizes between are on the straight line, and beyond the largest the seconds
+    grow as the bytes do.
+    """
 
     detect_seconds: float
     switch_seconds: float
     deploy_seconds: float
-    load_seconds: float
-    load_bytes_per_second: float
+    loads: tuple[tuple[float, float], ...]
 
     def loading_seconds(self, nbytes: float, snapshots: float = 1.0) -> float:
-        """So many snapshots with so many bytes together; nothing where there are none."""
+        """So many snapshots of one size with so many bytes together; nothing where there are none."""
         if nbytes == 0:
             return 0.0
-        return self.load_seconds * snapshots + nbytes / self.load_bytes_per_second
+        each_bytes = nbytes / snapshots
+        sizes, seconds = zip(*self.loads, strict=True)
+        each_seconds = float(np.interp(each_bytes, sizes, seconds))
+        largest_bytes, _ = self.loads[-1]
+        return snapshots * each_seconds * max(1.0, each_bytes / largest_bytes)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from streammine.runtime.processes import (
     preload,
     signals_deferred,
 )
+from streammine.runtime.workers import usable_cores
 from streammine.runtime.zookeeper import ZooKeeperServer
 
 KEY_FILE = "cluster.key"
@@ -333,8 +334,8 @@ def require_listening(host: str | None, zookeeper: str | None, nodes: int) -> No
 
 
 def shared_threads(nodes: int) -> int:
-    """How many threads each of that many nodes has where nobody says so: the cores, shared out."""
-    return max(1, (os.cpu_count() or 1) // max(1, nodes))
+    """How many threads each of that many nodes has where nobody says so: the usable cores, shared out."""
+    return max(1, usable_cores() // max(1, nodes))
 
 
 def _environment(threads: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ import psutil
 
 from streammine.model.ids import SliceId
 from streammine.runtime.hosting import HostedJob
-from streammine.runtime.workers import Workers
+from streammine.runtime.workers import Workers, usable_cores
 
 
 class MeasuredProcess:
@@ -22,8 +22,8 @@ class MeasuredProcess:
 
     def load(self, workers: Workers) -> dict[str, float]:
         """Seconds of CPU so far, bytes of memory, tasks that wait for a worker, the system's clock; how long
-        spare work waits; how many workers there are, and the share of their time since the last look in which
-        they were idle."""
+        spare work waits; how many workers can work at the same time, and the share of the time of all since
+        the last look in which they were idle."""
         memory = self._process.memory_info()
         times = self._process.cpu_times()
         pressure = workers.pressure()
@@ -33,7 +33,7 @@ class MeasuredProcess:
             "queued_tasks": float(len(workers)),
             "clock": time.time(),
             "spare_wait_seconds": pressure.spare_wait_seconds,
-            "workers": float(workers.threads),
+            "workers": float(min(workers.threads, usable_cores())),
             "idle_share": self._idle_share(pressure.idle_seconds, workers.threads),
         }
 

@@ -16,6 +16,7 @@ without the lock; where there are such, all threads join at once.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -37,6 +38,14 @@ LONG_WAIT_SECONDS = 0.005
 
 FORGOTTEN_OF_LENGTH = 1 / 16
 """With each task, of how long the longest one has been."""
+
+
+def usable_cores() -> int:
+    """The processors that this process may run on, where the system says so; otherwise the machine's. A limit
+    of time, such as a container's quota, is not among what it says."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Turn(Enum):

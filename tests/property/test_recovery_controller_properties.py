@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from replication import Controller
 from replication.costs import resource_use
 from replication.estimates import recovery_estimates
+from replication.recovery_history import RecoveryHistory
 from replication.scheme_choice import SAFETY_SHARE
 from streammine.model.recovery_assessment import (
     Decision,
@@ -77,7 +78,13 @@ OUTLOOKS = st.builds(
     standby_queued_bytes=MEGABYTES,
     input_waits=st.booleans(),
 )
-TIMES = st.builds(StepTimes, SECONDS, SECONDS, SECONDS, SECONDS, RATES)
+LOADS = st.lists(st.tuples(RATES, SECONDS), min_size=1, max_size=4).map(
+    lambda steps: (
+        (0.0, steps[0][1] / 2),
+        *accumulate(steps, lambda a, b: (a[0] + b[0], a[1] + b[1])),
+    )
+)
+TIMES = st.builds(StepTimes, SECONDS, SECONDS, SECONDS, LOADS)
 
 
 class Watcher:
@@ -179,13 +186,33 @@ def test_slower_steps_never_make_a_recovery_quicker(
     outlook: SliceOutlook, times: StepTimes, semantics: str, amount: float
 ) -> None:
     before = recovery_estimates(outlook, times, semantics)
-    for step in ("detect_seconds", "switch_seconds", "deploy_seconds", "load_seconds"):
+    for step in ("detect_seconds", "switch_seconds", "deploy_seconds"):
         slower = replace(times, **{step: getattr(times, step) + amount})
         after = recovery_estimates(outlook, slower, semantics)
         assert all(after[each].seconds >= before[each].seconds * (1 - 1e-9) for each in Scheme)
-    slower = replace(times, load_bytes_per_second=times.load_bytes_per_second / (1 + amount))
+    slower = replace(times, loads=tuple((nbytes, each + amount) for nbytes, each in times.loads))
     after = recovery_estimates(outlook, slower, semantics)
     assert all(after[each].seconds >= before[each].seconds * (1 - 1e-9) for each in Scheme)
+
+
+SIZES = st.lists(st.tuples(st.sampled_from([Step.LOAD, Step.SAVE]), SECONDS, st.integers(1, 10**9)))
+
+
+@given(SIZES, st.integers(1, 10**9), st.integers(1, 10**9), st.integers(1, 5))
+def test_more_bytes_or_more_snapshots_of_a_size_are_never_loaded_in_less_time(
+    sizes: list[tuple[Step, float, int]], nbytes: int, more: int, count: int
+) -> None:
+    history = RecoveryHistory()
+    for step in (Step.DETECT, Step.SWITCH, Step.DEPLOY):
+        history.add(Measurement(step, 0.25))
+    history.add(Measurement(Step.LOAD, 0.25, 5e6))
+    for step, seconds, size in sizes:
+        history.add(Measurement(step, seconds, size))
+    times = history.times
+    one = times.loading_seconds(nbytes)
+    assert 0 < one < math.inf
+    assert times.loading_seconds(nbytes + more) >= one * (1 - 1e-9)
+    assert times.loading_seconds(nbytes * count, count) == pytest.approx(one * count)
 
 
 @given(OUTLOOKS, TIMES, SEMANTICS)

@@ -24,8 +24,7 @@ TIMES = StepTimes(
     detect_seconds=0.5,
     switch_seconds=0.1,
     deploy_seconds=0.4,
-    load_seconds=0.0,
-    load_bytes_per_second=100 * MB,
+    loads=((0.0, 0.0), (200 * MB, 2.0)),
 )
 MEASURED = (
     Measurement(Step.DETECT, 0.5),

@@ -10,16 +10,14 @@ import pytest
 
 from replication import Controller
 from replication.controller import DECISIONS_KEPT
-from replication.recovery_history import WINDOW, RecoveryHistory
+from replication.recovery_history import RecoveryHistory
 from replication.slice_controller import SliceController, _Event
 from replication.slice_history import INCREMENTS, SliceHistory
 from streammine.model.ids import SliceId
-from streammine.model.recovery_assessment import ControlPhase, SharedLoss, StepTimes
+from streammine.model.recovery_assessment import ControlPhase, SharedLoss
 from streammine.model.recovery_policy import (
     CheckpointObservation,
-    Measurement,
     RecoveryGoal,
-    Step,
 )
 from tests.unit.recovery_cases import (
     ACTIVE,
@@ -202,70 +200,6 @@ def test_what_is_missing_is_said() -> None:
     )
 
 
-def test_a_step_takes_the_median_of_its_newest_times() -> None:
-    history = RecoveryHistory()
-    for measurement in MEASURED:
-        history.add(measurement)
-    for seconds in (0.7, 9.0):
-        history.add(Measurement(Step.DEPLOY, seconds))
-    assert history.times.deploy_seconds == 0.7
-    for _ in range(WINDOW):
-        history.add(Measurement(Step.DEPLOY, 0.2))
-    assert history.times.deploy_seconds == 0.2
-
-
-def loaded(*sizes: tuple[float, float]) -> StepTimes:
-    """What is known of loading, from the seconds and megabytes of some snapshots, oldest first."""
-    history = RecoveryHistory()
-    for measurement in MEASURED[:3]:
-        history.add(measurement)
-    for seconds, megabytes in sizes:
-        history.add(Measurement(Step.LOAD, seconds, megabytes * MB))
-    return history.times
-
-
-def test_what_small_snapshots_take_is_the_time_for_each() -> None:
-    times = loaded((2.0, 200.0), *[(0.02, 0.1), (0.03, 0.1), (0.04, 0.1)] * WINDOW)
-    assert times.load_bytes_per_second == 100 * MB
-    assert times.load_seconds == pytest.approx(0.03 - 0.001)
-    assert times.loading_seconds(20 * MB) == pytest.approx(0.229)
-    assert times.loading_seconds(20 * MB, snapshots=4.0) == pytest.approx(4 * 0.029 + 0.2)
-    assert times.loading_seconds(0.0) == 0.0
-
-
-def test_what_is_loaded_in_no_time_takes_none() -> None:
-    times = loaded((2.0, 200.0), (0.0, 0.1), (0.5, 0.0))
-    assert times.load_seconds == 0.0, "of which nothing is known where there was nothing to load"
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_the_largest_snapshots_no_single_one_counts(order: int) -> None:
-    times = loaded(*[(1.0, 100.0), (1.0, 60.0), (9.0, 10.0), (9.0, 9.9)][::order])
-    assert times.load_bytes_per_second == pytest.approx(170 / 11 * MB)
-    assert times.load_seconds == pytest.approx(9 - 9.9 * 11 / 170)
-
-
-def test_of_each_size_the_newest_count() -> None:
-    times = loaded(*[(9.0, 200.0), (9.0, 1.0)] * 3, *[(2.0, 200.0), (0.03, 1.0)] * WINDOW)
-    assert times.load_bytes_per_second == 100 * MB
-    assert times.load_seconds == pytest.approx(0.02)
-
-
-def test_what_has_not_happened_yet_has_a_stand_in() -> None:
-    history = RecoveryHistory(detection_seconds=4.0)
-    for measurement in (MEASURED[1], MEASURED[2], Measurement(Step.SAVE, 2.0, 100 * MB)):
-        history.add(measurement)
-    assert history.times.detect_seconds == 4.0
-    assert history.times.load_bytes_per_second == 50 * MB
-    history.add(Measurement(Step.DETECT, 0.5))
-    history.add(Measurement(Step.LOAD, 0.5, 1 * MB))
-    assert history.times.detect_seconds == 0.5
-    assert history.times.load_bytes_per_second == 50 * MB, "hardly anything was loaded"
-    assert history.times.load_seconds == pytest.approx(0.5 - 1 / 50), "but that took its time"
-    history.add(Measurement(Step.LOAD, 0.5, 11 * MB))
-    assert history.times.load_bytes_per_second == 22 * MB
-
-
 def test_who_has_no_input_need_not_show_how_fast_it_is() -> None:
     idle = seen(input_mb=0, processing_bytes_per_second=None)
     made = settled(TWO_SECONDS, idle)
@@ -292,13 +226,6 @@ def test_what_is_measured_in_time_begins_with_an_earlier_manager_s_choice() -> N
         assert fresh.observe(turn, {SLICE: replace(found, checkpoint=checkpoint)}) == []
     assert fresh.stances[SLICE].scheme is HOT
     assert fresh.stances[SLICE].phase is ControlPhase.COOLING
-
-
-def test_an_instant_is_measured_too() -> None:
-    history = RecoveryHistory()
-    for measurement in (*MEASURED[:3], Measurement(Step.LOAD, 0.0, 100.0)):
-        history.add(measurement)
-    assert history.times.load_bytes_per_second == pytest.approx(1e8)
 
 
 def test_the_outlook_is_that_of_the_worst_moment() -> None:

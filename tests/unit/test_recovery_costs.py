@@ -49,7 +49,7 @@ def test_each_further_replica_uses_what_its_rung_needs(
 
 
 def test_taking_an_increment_in_needs_its_time_however_small_it_is() -> None:
-    times = replace(TIMES, load_seconds=0.05)
+    times = replace(TIMES, loads=((0.0, 0.05), (100 * MB, 1.05)))
     assert resource_use(COLD, outlook(), times).cores == pytest.approx(0.15)
     assert resource_use(COLD, outlook(checkpoint_seconds=2.0), times).cores == pytest.approx(0.075)
 

@@ -108,7 +108,7 @@ def test_what_a_crash_would_find_decides(case: SliceOutlook, expected: list[floa
 
 
 def test_every_slice_that_is_rebuilt_on_the_node_takes_its_time_to_load() -> None:
-    times = replace(TIMES, load_seconds=0.2)
+    times = replace(TIMES, loads=((0.0, 0.2), (100 * MB, 1.2)))
     three = outlook(shared=SharedLoss(3.0, 100 * MB, 0.25))
     for scheme, expected in ((PASSIVE, 1.6), (DEPLOYED, 1.6), (COLD, 0.0)):
         assert recovery_estimate(scheme, three, times, "precise").load_seconds == pytest.approx(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from streammine.runtime.workers import LONG_WAIT_SECONDS, SHORT_SECONDS, Turn, Workers
+from streammine.runtime.cluster import shared_threads
+from streammine.runtime.measured import MeasuredProcess
+from streammine.runtime.workers import (
+    LONG_WAIT_SECONDS,
+    SHORT_SECONDS,
+    Turn,
+    Workers,
+    usable_cores,
+)
 
 PATIENCE_SECONDS = 30.0
 
@@ -226,3 +235,15 @@ def test_threads_share_work_again_once_it_has_become_long(pair: Pair) -> None:
 def test_a_thread_alone_never_waits(pair: Pair) -> None:
     for number in range(200):
         assert pair.put(f"{number}").wait(PATIENCE_SECONDS)
+
+
+def test_threads_beyond_the_usable_processors_are_not_counted_as_work_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5}, raising=False)
+    assert usable_cores() == 2
+    assert [shared_threads(nodes) for nodes in (0, 1, 2, 3)] == [2, 2, 1, 1]
+    for threads, expected in ((1, 1.0), (3, 2.0)):
+        workers = Workers(threads, "node-1")
+        assert MeasuredProcess().load(workers)["workers"] == expected
+        workers.close()
