@@ -378,9 +378,19 @@ class Prepares(Partitioner, Protocol):
         ...
 
 
+class UnreadBatch(Protocol):
+    """Rows that are not decoded before somebody asks for them."""
+
+    num_rows: int
+
+    def read(self) -> pa.RecordBatch:
+        """Raises InputError."""
+        ...
+
+
 @dataclass(frozen=True)
 class Piece:
-    """Rows of one epoch out of one source. `batch` holds visible columns.
+    """Rows of one epoch out of one source; of `held` once `batch` is asked for, which holds visible columns.
 
     Rows stand at `row`, `row + 1`, … of file number `file`; where they are not contiguous, `rows` and
     `files` (int64, int32 arrays) say so row by row. Of files that are merged under count epochs, `file` is 0
@@ -389,13 +399,22 @@ class Piece:
     """
 
     epoch: int
-    batch: pa.RecordBatch
+    held: pa.RecordBatch | UnreadBatch
     file: int = 0
     row: int = 0
     files: npt.NDArray[np.int32] | None = None
     rows: IntArray | None = None
     times: IntArray | None = None
     waited_seconds: float = 0.0
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.held.num_rows)
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """Raises InputError where the rows have to be read."""
+        return self.held if isinstance(self.held, pa.RecordBatch) else self.held.read()
 
 
 Position = dict[str, Any]

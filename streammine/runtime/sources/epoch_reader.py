@@ -260,7 +260,7 @@ class _CutRun:
             waiting.append(replace(piece, waited_seconds=waited))
             if self._lowest_from is None:
                 # else the rows of any piece may be the first ones
-                start += piece.batch.num_rows
+                start += piece.num_rows
         return tuple(waiting)
 
     def _contiguous(self, start: int, stop: int) -> Iterator[Piece]:

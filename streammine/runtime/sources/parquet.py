@@ -22,8 +22,9 @@ from streammine.model.errors import InputError
 from streammine.model.formats.rejection import failing
 from streammine.model.readable_rows import readable_rows
 from streammine.model.source_order import NO_TIME, usable_event_times
+from streammine.runtime.sources.deferred import DeferredBatch, Demand, decoded
 from streammine.runtime.sources.files import open_random
-from streammine.runtime.sources.plain_columns import are_plain, plain_batches
+from streammine.runtime.sources.plain_columns import are_plain, deferred_batches, plain_batches
 from streammine.runtime.sources.runs import RowRun
 from streammine.runtime.sources.usable import FileClock, UsableRows, dead_numbers
 
@@ -223,7 +224,8 @@ class ParquetRuns:
         self._in_group = 0
         self._path: str | None = None
         self._file: pq.ParquetFile | None = None
-        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._batches: Iterator[pa.RecordBatch | DeferredBatch] = iter(())
+        self._demand = Demand()
         self._stored = schema
         self._usable: UsableRows | None = None
         self.clock: FileClock | None = None
@@ -284,16 +286,31 @@ class ParquetRuns:
         # Whether a row can be used must not depend on the columns that are asked for.
         names = {*self._columns, *_doubtful_columns(self._file.schema_arrow, self._schema)}
         self._stored = pa.schema([field for field in self._schema if field.name in names])
-        if are_plain(self._file, group.path, self._stored):
-            self._batches = plain_batches(
-                group.path, group.row, group.rows, self._stored, DECODED_ROWS
-            )
-        else:
+        if not are_plain(self._file, group.path, self._stored):
             self._batches = self._file.iter_batches(
                 DECODED_ROWS, group.indices, self._stored.names, use_threads=False
             )
+        elif self._definition.kind == "time":
+            self._batches = self._by_demand(group)
+        else:
+            self._batches = plain_batches(
+                group.path, group.row, group.rows, self._stored, DECODED_ROWS
+            )
 
-    def _next_batch(self) -> pa.RecordBatch | None:
+    def _by_demand(self, group: RowGroup) -> Iterator[DeferredBatch]:
+        """Where most rows before were not wanted, the columns that tell no epoch are left for later."""
+        deferred, demand = self._demand.low, self._demand
+        demand.begin_anew()
+        place = (group.path, group.row)
+        if not deferred:
+            batches = plain_batches(*place, group.rows, self._stored, DECODED_ROWS)
+            return (decoded(batch, demand) for batch in batches)
+        assert self._file is not None
+        assert self._definition.column is not None
+        parts = _parts(self._file.metadata, group.indices)
+        return deferred_batches(*place, parts, self._stored, self._definition.column, demand)
+
+    def _next_batch(self) -> pa.RecordBatch | DeferredBatch | None:
         try:
             return next(self._batches, None)
         except (OSError, pa.ArrowException) as error:
@@ -301,16 +318,21 @@ class ParquetRuns:
                 f"{self._path}: can't be read on after {self.rows_read:,} rows: {error}"
             ) from error
 
-    def _run(self, batch: pa.RecordBatch) -> RowRun:
+    def _run(self, batch: pa.RecordBatch | DeferredBatch) -> RowRun:
         group = self._groups[self._at]
         first = self._in_group
         self._in_group += batch.num_rows
         self.rows_read += batch.num_rows
         row = group.row + first
         assert self._usable is not None
-        typed, keep, reasons = typed_rows(batch, self._stored)
-        dead = _dead(batch, row, group.path, reasons) if reasons else None
-        rows = None if keep is None else row + keep
+        dead: DeadRows | None = None
+        rows: IntArray | None = None
+        typed = batch
+        if not isinstance(batch, DeferredBatch):
+            # else its columns are stored in their types
+            typed, keep, reasons = typed_rows(batch, self._stored)
+            dead = _dead(batch, row, group.path, reasons) if reasons else None
+            rows = None if keep is None else row + keep
         batch = typed if self._stored.names == self._columns else typed.select(self._columns)
         found = self._usable.sort_out(batch, row, rows, dead)
         offset = group.number - group.row
@@ -344,6 +366,17 @@ class ParquetRuns:
             self._file.close()
             self._file = None
             self._path = None
+
+
+def _parts(metadata: pq.FileMetaData, indices: Sequence[int]) -> list[int]:
+    """The rows of some row groups that follow each other, such that what is decoded apart is not tiny and
+    begins with a row group."""
+    parts = [0]
+    for index in indices:
+        if parts[-1] >= DECODED_ROWS:
+            parts.append(0)
+        parts[-1] += metadata.row_group(index).num_rows
+    return parts
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -4,16 +4,21 @@ Polars decodes them with about a quarter less work than Arrow does, and hands th
 without a copy. Texts and everything else would have to be converted back, so they are left to Arrow.
 
 Each read looks at the footer anew. Over a run of row groups that is little, but it would add up for a
-file with very many of them.
+file with very many of them. Of rows that nobody may want, only one column is read at first: see
+`deferred_batches`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from streammine.model.errors import InputError
+from streammine.runtime.sources.deferred import DecodedLater, DeferredBatch, Demand
 
 MOST_COLUMN_CHUNKS = 4_096
 """Files with more column chunks than that in their footer are not read this way."""
@@ -43,6 +48,47 @@ def plain_batches(
 
     Raises OSError when the file can't be read.
     """
+    yield from _table(path, row, rows, wanted).to_batches(batch_rows)
+
+
+def deferred_batches(
+    path: str,
+    row: int,
+    parts: Sequence[int],
+    wanted: pa.Schema,
+    first_column: str,
+    demand: Demand,
+) -> Iterator[DeferredBatch]:
+    """Rows from `row` on of a local file in batches of as many rows as `parts` say. Of all of them
+    `first_column` alone is decoded now.
+
+    Raises OSError when the file can't be read, and who asks for a batch's rows gets an InputError.
+    """
+    others = pa.schema([field for field in wanted if field.name != first_column])
+    only_first = pa.schema([wanted.field(first_column)])
+    firsts = _table(path, row, sum(parts), only_first).combine_chunks()
+    for rows in parts:
+        ready = _whole(firsts.slice(0, rows))
+        firsts = firsts.slice(rows)
+        later = DecodedLater(ready, wanted, partial(_late, path, row, rows, others), demand)
+        yield DeferredBatch(later, wanted.names, range(rows))
+        row += rows
+
+
+def _late(path: str, row: int, rows: int, wanted: pa.Schema) -> pa.RecordBatch:
+    try:
+        return _whole(_table(path, row, rows, wanted))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: can't be read from row {row:,} on: {error}") from error
+
+
+def _whole(table: pa.Table) -> pa.RecordBatch:
+    """Numbers are never too long for one batch."""
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
+
+
+def _table(path: str, row: int, rows: int, wanted: pa.Schema) -> pa.Table:
     scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, cache=False)
     try:
         frame = scan.select(wanted.names).slice(row, rows).collect()
@@ -52,4 +98,4 @@ def plain_batches(
         raise OSError(
             f"{rows:,} rows were expected from row {row:,} on, {frame.height:,} are there"
         )
-    yield from frame.to_arrow().cast(wanted).to_batches(batch_rows)
+    return frame.to_arrow().cast(wanted)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, IntArray, Position
+from streammine.runtime.sources.deferred import DeferredBatch
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class RowRun:
     fall. `epoch` where all rows have one that neither numbers nor times tell.
     """
 
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch | DeferredBatch
     open_epoch: int
     dead: DeadRows | None = None
     file: int = 0

@@ -29,6 +29,7 @@ from streammine.model.source_order import (
     running_maximum,
     usable_event_times,
 )
+from streammine.runtime.sources.deferred import DeferredBatch
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class SortedRows:
     and `dead_epochs` (int64) are the epochs of the dead rows.
     """
 
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch | DeferredBatch
     rows: IntArray | None
     dead: DeadRows | None
     times: IntArray | None = None
@@ -114,7 +115,11 @@ class UsableRows:
         self._first_time = first_time
 
     def sort_out(
-        self, batch: pa.RecordBatch, row: int, rows: IntArray | None, dead: DeadRows | None
+        self,
+        batch: pa.RecordBatch | DeferredBatch,
+        row: int,
+        rows: IntArray | None,
+        dead: DeadRows | None,
     ) -> SortedRows:
         """Sort out rows that stand at `rows`, or at `row` and the following where that is None.
 
@@ -127,6 +132,7 @@ class UsableRows:
         latest = BEGINNING
         if self._clock is not None:
             column = self._clock.epoch.column
+            assert column is not None
             times, usable = usable_event_times(batch.column(column), self._clock.epoch.unit)
             latest = self._clock.latest
             ascending = usable is None and self._clock.follow(times)
@@ -176,9 +182,10 @@ class UsableRows:
             at[early] = int(started[0]) if len(started) else self._first_time()
         return self._clock.epoch.of_time(at)
 
-    def _unusable_reason(self, batch: pa.RecordBatch, index: int) -> str:
+    def _unusable_reason(self, batch: pa.RecordBatch | DeferredBatch, index: int) -> str:
         role = "merge_by" if self._clock is None else "event time"
         column = self._merge_by if self._clock is None else self._clock.epoch.column
+        assert column is not None
         value = batch.column(column)[index]
         why = "is missing" if not value.is_valid else f"is {value}, which can't be used"
         return f"{role} column '{column}' {why}"
@@ -194,7 +201,7 @@ class UsableRows:
     def _with_dead(
         self,
         dead: DeadRows | None,
-        batch: pa.RecordBatch,
+        batch: pa.RecordBatch | DeferredBatch,
         numbers: IntArray,
         reasons: dict[int, str],
     ) -> DeadRows:
