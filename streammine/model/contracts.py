@@ -379,13 +379,11 @@ class Prepares(Partitioner, Protocol):
 
 
 class UnreadBatch(Protocol):
-    """Rows that are not decoded before somebody asks for them."""
+    """Rows that are not decoded before somebody asks for them, who may get an InputError."""
 
     num_rows: int
 
-    def read(self) -> pa.RecordBatch:
-        """Raises InputError."""
-        ...
+    def read(self) -> pa.RecordBatch: ...
 
 
 @dataclass(frozen=True)
