@@ -59,8 +59,7 @@ def recovery_estimate(
         return RecoveryEstimate(detect_seconds, switch_seconds, catch_up_seconds=left_seconds)
     shared = outlook.shared
     deploy_seconds = 0.0 if scheme.deploys else times.deploy_seconds * shared.slices
-    load_bytes = 0.0 if scheme.holds_state else max(outlook.load_bytes, shared.load_bytes)
-    load_seconds = times.loading_seconds(load_bytes, shared.slices)
+    load_seconds = 0.0 if scheme.holds_state else _load_seconds(outlook, times)
     known_seconds = switch_seconds + deploy_seconds + load_seconds
     outage_seconds = detect_seconds + known_seconds
     rate = outlook.processing_bytes_per_second * _own_share(outlook)
@@ -71,6 +70,12 @@ def recovery_estimate(
     return RecoveryEstimate(
         detect_seconds, switch_seconds, deploy_seconds, load_seconds, catch_up_seconds
     )
+
+
+def _load_seconds(outlook: SliceOutlook, times: StepTimes) -> float:
+    """Of all snapshots on the node, or of its own if that takes longer than the node's share of all."""
+    together = (times.loading_seconds(nbytes, count) for count, nbytes in outlook.shared.snapshots)
+    return max(times.loading_seconds(outlook.load_bytes), sum(together))
 
 
 def _own_share(outlook: SliceOutlook) -> float:

@@ -15,26 +15,22 @@ all that was loaded, how long it took to write snapshots of that size.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from streammine.model.recovery_assessment import StepTimes
+from streammine.model.recovery_assessment import StepTimes, size_class
 from streammine.model.recovery_policy import Measurement, Step
 
 WINDOW = 16
 """Measurements of a step that count, the newest; where it has a length, of each size."""
 
-SIZE_FACTOR = 4.0
-"""From one size of snapshots to the next."""
-
 NEEDED = (Step.DETECT, Step.SWITCH, Step.DEPLOY, Step.LOAD)
 """The steps that must be known, be it from a stand-in."""
 
 MUCH_LARGER = 10.0
-"""Than all that was loaded: of how fast a snapshot of that size is loaded, this says nothing."""
+"""Than the largest size that was loaded, which says nothing of how long a snapshot of that size takes."""
 
 SHORTEST_SECONDS = 1e-6
 """What took no time that a clock could see."""
@@ -73,11 +69,14 @@ class RecoveryHistory:
         )
 
     def _loads(self) -> tuple[tuple[float, float], ...]:
-        loaded = self._newest[Step.LOAD].points
-        largest_bytes = max((point.nbytes for point in loaded), default=0.0)
-        saved = self._newest[Step.SAVE].points
-        stand_ins = [point for point in saved if point.nbytes > MUCH_LARGER * largest_bytes]
-        curve = [(point.nbytes, point.seconds) for point in _never_falling([*loaded, *stand_ins])]
+        """What was saved stands in above what was loaded, and is never taken to be quicker."""
+        loaded = _never_falling(self._newest[Step.LOAD].points)
+        largest = loaded[-1] if loaded else _Point(0.0, 0.0, 0)
+        much = MUCH_LARGER * largest.nbytes
+        saved = [point for point in self._newest[Step.SAVE].points if point.nbytes > much]
+        curve = [(point.nbytes, point.seconds) for point in loaded]
+        for point in _never_falling(saved):
+            curve.append((point.nbytes, max(point.seconds, largest.seconds)))
         return ((0.0, _seconds_of_nothing(curve)), *curve)
 
     def _median_seconds(self, step: Step) -> float:
@@ -103,8 +102,7 @@ class _NewestOfEachSize:
         self._by_size = defaultdict[int, deque[Measurement]](lambda: deque(maxlen=WINDOW))
 
     def add(self, measurement: Measurement) -> None:
-        size = math.floor(math.log(max(1.0, measurement.nbytes), SIZE_FACTOR))
-        self._by_size[size].append(measurement)
+        self._by_size[size_class(measurement.nbytes)].append(measurement)
 
     def __bool__(self) -> bool:
         return bool(self._by_size)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.ordering_runs import Ordering
+from streammine.runtime.workers import usable_cores
 
 BAR_WIDTH = 0.8
 """Of all bars of one number of nodes together."""
@@ -16,7 +16,7 @@ def draw(figure: Any, results: Sequence[Ordering]) -> None:
     """Fill a matplotlib figure."""
     workloads = list(dict.fromkeys(each.workload for each in results))
     figure.set_size_inches(9, 0.8 + 3 * len(workloads))
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     figure.suptitle(
         f"What order costs, on one machine with {cores} cores: beyond {cores} nodes this is overhead"
     )

@@ -26,7 +26,7 @@ from streammine.engine.slice_meter import Rates, SliceMeter
 from streammine.model.control import JobReport, SliceReport, StepReport
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
-from streammine.model.recovery_assessment import NO_OTHERS, Decision, SharedLoss
+from streammine.model.recovery_assessment import NO_OTHERS, Decision, SharedLoss, size_class
 from streammine.model.recovery_policy import (
     CheckpointObservation,
     Measurement,
@@ -178,11 +178,11 @@ class SchemeControl:
                 led[node_of(group[0])].append((load_bytes, replay_share))
         lost = {}
         for node in led.keys() & self._heard.keys():
-            load_bytes, replay_share = map(sum, zip(*led[node], strict=True))
+            sizes, replay_shares = zip(*led[node], strict=True)
             # who makes up for it is taken to have as many workers
-            replay_share /= self._heard[node].workers
+            replay_share = sum(replay_shares) / self._heard[node].workers
             slices = max(1.0, len(led[node]) / others)
-            lost[node] = SharedLoss(slices, load_bytes / others, replay_share / others)
+            lost[node] = SharedLoss(slices, _by_size(sizes, others), replay_share / others)
         return lost
 
     def _catching_up(self, vertex: str, rates: Rates) -> float | None:
@@ -253,6 +253,14 @@ class SchemeControl:
 def _replay_share(rates: Rates, processing: float | None) -> float:
     """Of one core that its input takes where it is worked off as fast as when it catches up."""
     return rates.input / processing if processing else rates.busy_share
+
+
+def _by_size(sizes: Sequence[float], nodes: int) -> tuple[tuple[float, float], ...]:
+    """One node's share: how many there are of each size, and how large they are together."""
+    classes = defaultdict[int, list[float]](list)
+    for nbytes in sizes:
+        classes[size_class(nbytes)].append(nbytes)
+    return tuple((len(each) / nodes, sum(each) / nodes) for _, each in sorted(classes.items()))
 
 
 def _chain(job: ManagedJob, slice_id: SliceId, newest: SnapshotRecord) -> Iterator[SnapshotRecord]:

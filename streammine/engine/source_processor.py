@@ -165,7 +165,7 @@ class SourceProcessor:
     def _positioned(self, piece: Piece) -> pa.RecordBatch:
         if not self.carries_order:
             return piece.batch
-        count = piece.batch.num_rows
+        count = piece.num_rows
         if piece.rows is not None:
             rows = piece.rows
         else:

@@ -13,6 +13,14 @@ import numpy as np
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 
+SIZE_FACTOR = 4.0
+"""From one size of snapshots to the next."""
+
+
+def size_class(nbytes: float) -> int:
+    """Snapshots of one are taken to be about as large."""
+    return math.floor(math.log(max(1.0, nbytes), SIZE_FACTOR))
+
 
 @dataclass(frozen=True)
 class StepTimes:
@@ -29,7 +37,8 @@ class StepTimes:
     loads: tuple[tuple[float, float], ...]
 
     def loading_seconds(self, nbytes: float, snapshots: float = 1.0) -> float:
-        """So many snapshots of one size with so many bytes together; nothing where there are none."""
+        """So many snapshots of one size with so many bytes together; nothing where there are none.
+        `snapshots` is above 0, and may be a share of one."""
         if nbytes == 0:
             return 0.0
         each_bytes = nbytes / snapshots
@@ -44,12 +53,13 @@ class SharedLoss:
     """What is lost with a node: all slices that it leads. The nodes left share them evenly, and this is the
     share of one, which builds and loads one slice after the other and has to catch up with all of them.
 
-    `load_bytes` of their snapshots, or states where these have grown beyond. `replay_share` of one core that
-    they need on each of the node's workers when they catch up, as if these shared the work.
+    `snapshots`: how many of them there are of each size, and the bytes of these together; those of the
+    states where these have grown beyond. `replay_share` of one core that they need on each of the node's
+    workers when they catch up, as if these shared the work.
     """
 
     slices: float = 1.0
-    load_bytes: float = 0.0
+    snapshots: tuple[tuple[float, float], ...] = ()
     replay_share: float = 0.0
 
 

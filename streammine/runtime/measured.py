@@ -27,21 +27,26 @@ class MeasuredProcess:
         memory = self._process.memory_info()
         times = self._process.cpu_times()
         pressure = workers.pressure()
+        at_once = min(workers.threads, usable_cores())
         return {
             "cpu_seconds": times.user + times.system,
             "memory_bytes": float(memory.rss),
             "queued_tasks": float(len(workers)),
             "clock": time.time(),
             "spare_wait_seconds": pressure.spare_wait_seconds,
-            "workers": float(min(workers.threads, usable_cores())),
-            "idle_share": self._idle_share(pressure.idle_seconds, workers.threads),
+            "workers": float(at_once),
+            "idle_share": self._idle_share(pressure.idle_seconds, workers.threads, at_once),
         }
 
-    def _idle_share(self, idle_seconds: float, threads: int) -> float:
+    def _idle_share(self, idle_seconds: float, threads: int, at_once: int) -> float:
+        """Of that many, where more threads than these may be busy, and wait for each other."""
         now = time.perf_counter()
-        before, self._looked_at = self._looked_at, now
+        passed, self._looked_at = now - self._looked_at, now
         more, self._idle_seconds = idle_seconds - self._idle_seconds, idle_seconds
-        return more / (threads * (now - before)) if now > before else 0.0
+        if passed <= 0:
+            return 0.0
+        busy = threads * passed - more
+        return max(0.0, 1.0 - busy / (at_once * passed))
 
 
 def counters_of(jobs: Mapping[int, HostedJob]) -> dict[tuple[int, SliceId], dict[str, float]]:

@@ -17,6 +17,7 @@ from replication.recovery_history import RecoveryHistory
 from replication.scheme_choice import SAFETY_SHARE
 from streammine.model.recovery_assessment import (
     Decision,
+    SharedLoss,
     SliceOutlook,
     SliceStance,
     StepTimes,
@@ -77,6 +78,15 @@ OUTLOOKS = st.builds(
     queued_bytes=MEGABYTES,
     standby_queued_bytes=MEGABYTES,
     input_waits=st.booleans(),
+    replay_share=SHARES,
+    shared=st.builds(
+        SharedLoss,
+        st.integers(2, 8).map(lambda each: each / 2),
+        st.lists(
+            st.tuples(st.integers(1, 8).map(lambda each: each / 2), MEGABYTES), max_size=3
+        ).map(tuple),
+        SHARES,
+    ),
 )
 LOADS = st.lists(st.tuples(RATES, SECONDS), min_size=1, max_size=4).map(
     lambda steps: (
@@ -190,9 +200,21 @@ def test_slower_steps_never_make_a_recovery_quicker(
         slower = replace(times, **{step: getattr(times, step) + amount})
         after = recovery_estimates(outlook, slower, semantics)
         assert all(after[each].seconds >= before[each].seconds * (1 - 1e-9) for each in Scheme)
-    slower = replace(times, loads=tuple((nbytes, each + amount) for nbytes, each in times.loads))
-    after = recovery_estimates(outlook, slower, semantics)
-    assert all(after[each].seconds >= before[each].seconds * (1 - 1e-9) for each in Scheme)
+    for loads in (
+        tuple((nbytes, each + amount) for nbytes, each in times.loads),
+        tuple((nbytes, each * (1 + amount)) for nbytes, each in times.loads),
+    ):
+        after = recovery_estimates(outlook, replace(times, loads=loads), semantics)
+        assert all(after[each].seconds >= before[each].seconds * (1 - 1e-9) for each in Scheme)
+
+
+@given(OUTLOOKS, TIMES)
+def test_a_slice_s_own_snapshot_is_loaded_in_any_case(
+    outlook: SliceOutlook, times: StepTimes
+) -> None:
+    alone = times.loading_seconds(outlook.load_bytes)
+    for scheme, estimate in recovery_estimates(outlook, times, "precise").items():
+        assert estimate.load_seconds >= (0.0 if scheme.holds_state else alone)
 
 
 SIZES = st.lists(st.tuples(st.sampled_from([Step.LOAD, Step.SAVE]), SECONDS, st.integers(1, 10**9)))

@@ -233,12 +233,23 @@ def test_what_is_lost_with_a_slice_s_node_is_made_up_for_by_the_nodes_left() -> 
     beat(manager, 3.0, **counters, busy_seconds=1.0)
     # what b leads goes to a, which has two workers
     shared = control_of(manager).seen[SliceId("counts", 1)].shared
-    assert shared == SharedLoss(len(ON_B), len(ON_B) * 3e6, pytest.approx(len(ON_B) * 0.5 / 2))
+    sizes = ((len(ON_B), len(ON_B) * 3e6),)
+    assert shared == SharedLoss(len(ON_B), sizes, pytest.approx(len(ON_B) * 0.5 / 2))
     # a snapshot that is larger than the state is read all the same
     beat(manager, 4.0, bytes_in=1e6, state_bytes=1.0)
     (nbytes,) = {checkpoint(20).slices[name].record.nbytes for name in ON_B}
-    assert control_of(manager).seen[SliceId("counts", 1)].shared.load_bytes == len(ON_B) * nbytes
+    shared = control_of(manager).seen[SliceId("counts", 1)].shared
+    assert shared.snapshots == ((len(ON_B), len(ON_B) * nbytes),)
     assert nbytes > 1
+
+
+def test_nodes_share_what_there_is_of_each_size() -> None:
+    assert _by_size([30e6, 1e3, 0.0, 40e6, 1.1e3], 2) == (
+        (0.5, 0.0),
+        (1.0, 1.05e3),
+        (1.0, 35e6),
+    )
+    assert _by_size([], 3) == ()
 
 
 def test_a_new_manager_learns_anew_what_nodes_repeat_and_knows_what_was_chosen() -> None:

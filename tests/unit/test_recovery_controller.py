@@ -255,10 +255,10 @@ def test_the_outlook_is_that_of_the_worst_moment() -> None:
 def test_one_odd_look_does_not_change_the_shares_of_work() -> None:
     history = SliceHistory()
     for now, own, shared in ((0.0, 0.2, 0.5), (1.0, 0.1, 0.4), (2.0, 0.3, 0.9)):
-        others = SharedLoss(3.0, 30 * MB, shared)
+        others = SharedLoss(3.0, ((3.0, 30 * MB),), shared)
         history.observe(now, seen(age_seconds=1.0 - now / 4, replay_share=own, shared=others))
     assert history.outlook.replay_share == 0.2
-    assert history.outlook.shared == SharedLoss(3.0, 30 * MB, 0.5)
+    assert history.outlook.shared == SharedLoss(3.0, ((3.0, 30 * MB),), 0.5)
 
 
 def test_what_a_checkpoint_adds_is_the_mean_of_the_newest() -> None:

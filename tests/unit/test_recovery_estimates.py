@@ -85,12 +85,12 @@ def seconds(found: SliceOutlook, semantics: RecoverySemantics = "precise") -> li
         (outlook(standby_queued_bytes=80 * MB), [2.75, 2.25, 1.0, 1.0, 1.0, 1.0]),
         # one node builds four operators, loads 300 MB, and has half of its time for this slice: 50 MB/s
         (
-            outlook(shared=SharedLoss(4.0, 300 * MB, 0.5)),
+            outlook(shared=SharedLoss(4.0, ((4.0, 300 * MB),), 0.5)),
             [5.2 + (20 + 104) / 30, 3.6 + (20 + 72) / 30, *[0.6 + (20 + 12) / 30] * 2, 0.6, 0.0],
         ),
         # its input is twice as fast at its worst as it is now, that of the others is not: 2/3 of its time
         (
-            outlook(input_bytes_per_second=50 * MB, shared=SharedLoss(1.0, 0.0, 0.5)),
+            outlook(input_bytes_per_second=50 * MB, shared=SharedLoss(1.0, (), 0.5)),
             [
                 2.0 + (50 + 100) * 0.06,
                 1.6 + (50 + 80) * 0.06,
@@ -100,7 +100,7 @@ def seconds(found: SliceOutlook, semantics: RecoverySemantics = "precise") -> li
             ],
         ),
         # others' shares are smaller than what the slice needs alone
-        (outlook(shared=SharedLoss(1.0, 50 * MB, 0.1)), [2.75, 2.25, 1.0, 1.0, 0.6, 0.0]),
+        (outlook(shared=SharedLoss(1.0, ((1.0, 50 * MB),), 0.1)), [2.75, 2.25, 1.0, 1.0, 0.6, 0.0]),
     ],
 )
 def test_what_a_crash_would_find_decides(case: SliceOutlook, expected: list[float]) -> None:
@@ -109,13 +109,31 @@ def test_what_a_crash_would_find_decides(case: SliceOutlook, expected: list[floa
 
 def test_every_slice_that_is_rebuilt_on_the_node_takes_its_time_to_load() -> None:
     times = replace(TIMES, loads=((0.0, 0.2), (100 * MB, 1.2)))
-    three = outlook(shared=SharedLoss(3.0, 100 * MB, 0.25))
+    three = outlook(shared=SharedLoss(3.0, ((3.0, 100 * MB),), 0.25))
     for scheme, expected in ((PASSIVE, 1.6), (DEPLOYED, 1.6), (COLD, 0.0)):
         assert recovery_estimate(scheme, three, times, "precise").load_seconds == pytest.approx(
             expected
         )
-    nothing = replace(three, load_bytes=0.0, shared=SharedLoss(3.0, 0.0, 0.25))
+    nothing = replace(three, load_bytes=0.0, shared=SharedLoss(3.0, ((3.0, 0.0),), 0.25))
     assert recovery_estimate(PASSIVE, nothing, times, "precise").load_seconds == 0.0
+
+
+def test_snapshots_of_other_sizes_take_their_own_time_and_the_slice_s_no_less() -> None:
+    # 0.06 s for 60 MB, of which each byte more takes longer
+    times = replace(TIMES, loads=((0.0, 0.0), (60 * MB, 0.06), (400 * MB, 4.0)))
+    alone = outlook(load_bytes=400 * MB)
+    for sizes, expected in (
+        ((), 4.0),
+        (((3.0, 30 * MB), (1.0, 400 * MB)), 4.03),
+        # one of three nodes has a third of them
+        (((1.0, 10 * MB), (1 / 3, 400 / 3 * MB)), 4.0),
+        (((2.0, 800 * MB),), 8.0),
+    ):
+        found = replace(alone, shared=SharedLoss(1.0, sizes, 0.25))
+        estimate = recovery_estimate(PASSIVE, found, times, "precise")
+        assert estimate.load_seconds == pytest.approx(expected), sizes
+    small = outlook(load_bytes=10 * MB, shared=SharedLoss(2.0, ((1.0, 10 * MB), (1.0, 400 * MB))))
+    assert recovery_estimate(DEPLOYED, small, times, "precise").load_seconds == pytest.approx(4.01)
 
 
 def test_gap_recovery_makes_up_only_for_what_comes_once_the_loss_is_known() -> None:

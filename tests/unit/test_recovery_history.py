@@ -101,6 +101,13 @@ def test_what_has_not_been_loaded_yet_has_a_stand_in() -> None:
     assert known([(0.5, 11.0)], saved).loads[1:] == ((11 * MB, 0.5),), "not so much"
 
 
+def test_what_was_saved_never_makes_up_for_what_was_loaded() -> None:
+    times = known([(2.0, 1.0)], [(0.1, 100.0)] * WINDOW + [(0.3, 400.0), (0.2, 20_000.0)])
+    assert times.loads[1:] == ((1 * MB, 2.0), (100 * MB, 2.0), (400 * MB, 2.0), (20_000 * MB, 2.0))
+    falling = known([], [(3.0, 1.0), (1.0, 10.0)])
+    assert falling.loads[1:] == ((1 * MB, 2.0), (10 * MB, 2.0))
+
+
 def test_until_a_loss_was_detected_it_takes_the_longest_time_that_it_may() -> None:
     history = RecoveryHistory(detection_seconds=4.0)
     for measurement in (*MEASURED[1:3], Measurement(Step.SAVE, 2.0, 100 * MB)):

@@ -14,6 +14,7 @@ from streammine.runtime.measured import MeasuredProcess
 from streammine.runtime.workers import (
     LONG_WAIT_SECONDS,
     SHORT_SECONDS,
+    Pressure,
     Turn,
     Workers,
     usable_cores,
@@ -247,3 +248,18 @@ def test_threads_beyond_the_usable_processors_are_not_counted_as_work_at_the_sam
         workers = Workers(threads, "node-1")
         assert MeasuredProcess().load(workers)["workers"] == expected
         workers.close()
+
+
+def test_who_waits_for_a_processor_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of four threads are busy, where two processors can be used."""
+    now, idle_seconds = [0.0], [0.0]
+    monkeypatch.setattr("streammine.runtime.measured.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(Workers, "pressure", lambda _: Pressure(0.0, idle_seconds[0]))
+    workers = Workers(4, "node-1")
+    for cores, share in ((2, 0.0), (3, 1 / 3), (4, 0.5), (8, 0.5)):
+        monkeypatch.setattr("streammine.runtime.measured.usable_cores", lambda cores=cores: cores)
+        now[0] = idle_seconds[0] = 0.0
+        measured = MeasuredProcess()
+        now[0], idle_seconds[0] = 10.0, 20.0
+        assert measured.load(workers)["idle_share"] == pytest.approx(share)
+    workers.close()

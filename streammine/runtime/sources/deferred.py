@@ -38,13 +38,14 @@ class Demand:
 
 
 class DecodedLater:
-    """Rows in a file. `ready`: the columns of `schema` that are decoded already; `decode` gives the rest."""
+    """Rows in a file. `ready`: the columns of `schema` that are decoded already; `decode` gives the rest, if
+    there is any."""
 
     def __init__(
         self,
         ready: pa.RecordBatch,
         schema: pa.Schema,
-        decode: Callable[[], pa.RecordBatch],
+        decode: Callable[[], pa.RecordBatch] | None,
         demand: Demand,
     ) -> None:
         self.ready = ready
@@ -55,7 +56,7 @@ class DecodedLater:
 
     def all_columns(self) -> pa.RecordBatch:
         """Raises what `decode` does."""
-        if self.ready.num_columns < len(self.schema):
+        if self._decode is not None and self.ready.num_columns < len(self.schema):
             parts = (self.ready, self._decode())
             columns = {name: part.column(name) for part in parts for name in part.schema.names}
             arrays = [columns[name] for name in self.schema.names]
@@ -94,8 +95,10 @@ class DeferredBatch:
         return DeferredBatch(self._rows, self._names, self._places[offset : offset + length])
 
     def take(self, indices: pa.Array) -> DeferredBatch:
-        places = np.asarray(self._places)[indices.to_numpy()]
-        return DeferredBatch(self._rows, self._names, places)
+        at: IntArray = indices.to_numpy()
+        places = self._places
+        chosen = places.start + at if isinstance(places, range) else places[at]
+        return DeferredBatch(self._rows, self._names, chosen)
 
     def filter(self, mask: pa.Array) -> DeferredBatch:
         return self.take(pa.array(np.flatnonzero(mask)))
@@ -117,5 +120,5 @@ class DeferredBatch:
 
 def decoded(batch: pa.RecordBatch, demand: Demand) -> DeferredBatch:
     """A batch of which nothing has to be decoded any more; it only notes how much of it is asked for."""
-    rows = DecodedLater(batch, batch.schema, lambda: batch, demand)
+    rows = DecodedLater(batch, batch.schema, None, demand)
     return DeferredBatch(rows, batch.schema.names, range(batch.num_rows))

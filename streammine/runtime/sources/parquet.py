@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 
 import numpy as np
@@ -51,7 +51,8 @@ def open_parquet(path: str, metadata: pq.FileMetaData | None = None) -> pq.Parqu
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Row groups that follow each other in a file: where their rows stand in it and in the source.
+    """Row groups that follow each other in a file: where their rows stand in it and in the source. `parts`:
+    how many rows each of them has.
 
     For time epochs, in microseconds: `earliest` of the usable rows, `latest_before` them in the file,
     and `dead_from`, what the file has at least reached at a row without usable time (INFINITY: there
@@ -63,11 +64,15 @@ class RowGroup:
     indices: tuple[int, ...]
     row: int
     number: int
-    rows: int
+    parts: tuple[int, ...]
     earliest: int = BEGINNING
     latest_before: int = BEGINNING
     dead_from: int = INFINITY
     first_time: int = NO_TIME
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(self.parts)
 
 
 def row_groups(
@@ -89,7 +94,7 @@ def row_groups(
                 rows = parquet.metadata.row_group(index).num_rows
                 if not rows:
                     continue
-                group = RowGroup(path, file, (index,), row, number + row, rows)
+                group = RowGroup(path, file, (index,), row, number + row, (rows,))
                 row += rows
                 if definition.kind == "time":
                     earliest, last, dying = _times(parquet, path, index, definition, schema)
@@ -130,7 +135,7 @@ def _joined(groups: list[RowGroup]) -> RowGroup:
     return replace(
         groups[0],
         indices=tuple(index for group in groups for index in group.indices),
-        rows=sum(group.rows for group in groups),
+        parts=tuple(rows for group in groups for rows in group.parts),
         earliest=min(group.earliest for group in groups),
         dead_from=min(group.dead_from for group in groups),
     )
@@ -299,16 +304,14 @@ class ParquetRuns:
 
     def _by_demand(self, group: RowGroup) -> Iterator[DeferredBatch]:
         """Where most rows before were not wanted, the columns that tell no epoch are left for later."""
-        deferred, demand = self._demand.low, self._demand
+        deferred, demand, stored = self._demand.low, self._demand, self._stored
         demand.begin_anew()
-        place = (group.path, group.row)
         if not deferred:
-            batches = plain_batches(*place, group.rows, self._stored, DECODED_ROWS)
+            batches = plain_batches(group.path, group.row, group.rows, stored, DECODED_ROWS)
             return (decoded(batch, demand) for batch in batches)
-        assert self._file is not None
-        assert self._definition.column is not None
-        parts = _parts(self._file.metadata, group.indices)
-        return deferred_batches(*place, parts, self._stored, self._definition.column, demand)
+        column, parts = self._definition.column, _not_tiny(group.parts)
+        assert column is not None
+        return deferred_batches(group.path, group.row, parts, stored, column, demand, DECODED_ROWS)
 
     def _next_batch(self) -> pa.RecordBatch | DeferredBatch | None:
         try:
@@ -368,15 +371,14 @@ class ParquetRuns:
             self._path = None
 
 
-def _parts(metadata: pq.FileMetaData, indices: Sequence[int]) -> list[int]:
-    """The rows of some row groups that follow each other, such that what is decoded apart is not tiny and
-    begins with a row group."""
-    parts = [0]
-    for index in indices:
-        if parts[-1] >= DECODED_ROWS:
-            parts.append(0)
-        parts[-1] += metadata.row_group(index).num_rows
-    return parts
+def _not_tiny(parts: Sequence[int]) -> list[int]:
+    """Neighbours together, such that each is worth a look at the footer, but for the last."""
+    joined = [0]
+    for rows in parts:
+        if joined[-1] >= DECODED_ROWS:
+            joined.append(0)
+        joined[-1] += rows
+    return joined
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

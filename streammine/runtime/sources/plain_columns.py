@@ -3,9 +3,10 @@
 Polars decodes them with about a quarter less work than Arrow does, and hands them over as Arrow arrays
 without a copy. Texts and everything else would have to be converted back, so they are left to Arrow.
 
-Each read looks at the footer anew. Over a run of row groups that is little, but it would add up for a
-file with very many of them. Of rows that nobody may want, only one column is read at first: see
-`deferred_batches`.
+Of rows that nobody may want, only one column is read at first: see `deferred_batches`.
+
+Each read looks at the footer anew. That is little beside what is read at once, but it would add up for a file
+with very many row groups.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ def deferred_batches(
     wanted: pa.Schema,
     first_column: str,
     demand: Demand,
+    batch_rows: int,
 ) -> Iterator[DeferredBatch]:
-    """Rows from `row` on of a local file in batches of as many rows as `parts` say. Of all of them
-    `first_column` alone is decoded now.
+    """Rows from `row` on of a local file in batches of up to `batch_rows`. Of all of them `first_column`
+    alone is decoded now; the others are, of as many rows at a time as `parts` say, once any of these are
+    wanted.
 
     Raises OSError when the file can't be read, and who asks for a batch's rows gets an InputError.
     """
@@ -71,8 +74,10 @@ def deferred_batches(
         ready = _whole(firsts.slice(0, rows))
         firsts = firsts.slice(rows)
         later = DecodedLater(ready, wanted, partial(_late, path, row, rows, others), demand)
-        yield DeferredBatch(later, wanted.names, range(rows))
         row += rows
+        for start in range(0, rows, batch_rows):
+            places = range(start, min(rows, start + batch_rows))
+            yield DeferredBatch(later, wanted.names, places)
 
 
 def _late(path: str, row: int, rows: int, wanted: pa.Schema) -> pa.RecordBatch:

@@ -56,5 +56,5 @@ class StaticReader:
     def _moved(self, piece: Piece) -> Piece:
         times = None
         if self._epoch.kind == "time":
-            times = np.full(piece.batch.num_rows, FIRST_TIME)
+            times = np.full(piece.num_rows, FIRST_TIME)
         return replace(piece, epoch=self._epoch.before_all, times=times)
