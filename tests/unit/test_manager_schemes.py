@@ -19,6 +19,7 @@ from streammine.engine.manager_stimuli import (
     Ticked,
 )
 from streammine.engine.node_stimuli import CheckpointsFound, JobSeen, PlanRefused, PlanSeen
+from streammine.engine.scheme_control import _by_size
 from streammine.model.control import Heartbeat, StepReport
 from streammine.model.ids import SliceId
 from streammine.model.job_codec import decode_plan, encode_plan
@@ -244,9 +245,9 @@ def test_what_is_lost_with_a_slice_s_node_is_made_up_for_by_the_nodes_left() -> 
 
 
 def test_nodes_share_what_there_is_of_each_size() -> None:
-    assert _by_size([30e6, 1e3, 0.0, 40e6, 1.1e3], 2) == (
+    assert _by_size([30e6, 1.5e3, 0.0, 40e6, 2e3], 2) == (
         (0.5, 0.0),
-        (1.0, 1.05e3),
+        (1.0, 1.75e3),
         (1.0, 35e6),
     )
     assert _by_size([], 3) == ()
