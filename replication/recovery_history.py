@@ -1,11 +1,10 @@
 """How long the steps of recoveries took, as far as they were measured: the newest of each.
 
 A step without a length takes the median of its newest times, so that one odd measurement does not matter.
-One with a length takes longer the more bytes there are, but not in proportion: small snapshots wait for a
-turn and for files to open, middling ones come out of a cache, large ones don't. So the newest of each size
-are kept apart, for a standby takes small increments in all the time and a large snapshot hardly ever, and
-their medians are points of a curve. It never falls: where a larger size took less, both take what they took
-on average.
+One with a length takes longer the more bytes there are, but not in proportion: the smallest snapshot waits
+for a turn and for files to open. So the newest of each size are kept apart, for a standby takes small
+increments in all the time and a large snapshot hardly ever, and their medians are points of a curve. It never
+falls: where a larger size took less, both take what they took on average.
 
 Of switching, deploying and loading one measurement each is enough: they all happen when a replica is added,
 and the safety margin of the choice is there for the rest. What may not have happened yet has a stand-in: for

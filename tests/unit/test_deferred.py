@@ -60,6 +60,11 @@ class Decoded:
         return len(rows)
 
 
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
+    return Decoded(monkeypatch)
+
+
 @dataclass
 class Found:
     """Rows of the epochs that were wanted, by epoch: (epoch, row, values). All dead ones: (epoch, row, text).
@@ -179,30 +184,23 @@ def test_columns_come_as_they_are_asked_for(tmp_path: Path, columns: list[str], 
 
 
 def test_what_nobody_wants_is_not_decoded_but_for_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, decoded: Decoded
 ) -> None:
     source = written(tmp_path)
-    decoded = Decoded(monkeypatch)
     read(opened(source, tmp_path), WANTED["none"])
     assert decoded.count("ts") == ROWS
     assert decoded.count("a") == decoded.count("b") == 60, "the first ones might have been wanted"
 
 
-def test_where_all_is_wanted_nothing_is_decoded_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_all_is_wanted_nothing_is_decoded_apart(tmp_path: Path, decoded: Decoded) -> None:
     source = written(tmp_path)
-    decoded = Decoded(monkeypatch)
     read(opened(source, tmp_path), WANTED["all"])
     assert [decoded.count(name) for name in COLUMNS] == [ROWS] * 3
     assert {names for names, _ in decoded.reads} == {COLUMNS}
 
 
-def test_what_is_wanted_again_is_decoded_and_soon_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_wanted_again_is_decoded_and_soon_at_once(tmp_path: Path, decoded: Decoded) -> None:
     source = written(tmp_path)
-    decoded = Decoded(monkeypatch)
     read(opened(source, tmp_path), lambda epoch: 6 <= epoch < 11)
     # 20 rows an epoch, 60 a run of row groups, 30 at a time where their time was read before
     everything, rest, time = COLUMNS, ("a", "b"), ("ts",)

@@ -60,7 +60,7 @@ def test_snapshots_of_one_node_are_loaded_one_after_the_other() -> None:
 
 
 def test_a_size_that_is_quick_says_nothing_of_the_others() -> None:
-    """So middling snapshots that come out of a cache do not make large ones quick, nor small ones slow."""
+    """Many middling snapshots do not make large ones quick, nor small ones slow."""
     times = known([(4.0, 400.0)] * 2 + [(0.06, 60.0)] * WINDOW + [(0.02, 0.5)] * WINDOW)
     assert times.loading_seconds(400 * MB) == pytest.approx(4.0)
     assert times.loading_seconds(60 * MB) == pytest.approx(0.06)

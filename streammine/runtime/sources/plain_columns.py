@@ -5,8 +5,8 @@ without a copy. Texts and everything else would have to be converted back, so th
 
 Of rows that nobody may want, only one column is read at first: see `deferred_batches`.
 
-Each read looks at the footer anew. That is little beside what is read at once, but it would add up for a file
-with very many row groups.
+Each read looks at the footer anew. Over a run of row groups that is little, but it would add up for a
+file with very many of them, and so it would over tiny parts that are decoded later.
 """
 
 from __future__ import annotations
