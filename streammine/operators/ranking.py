@@ -11,7 +11,12 @@ import numpy.typing as npt
 from streammine.model.contracts import IntArray
 from streammine.operators.kernels import leading
 from streammine.operators.kernels.group_states import extended
-from streammine.operators.kernels.leading import HEAP_SIZE, NEXT_STAMP, NOWHERE, TOP_SIZE
+from streammine.operators.kernels.leading import (
+    HEAP_SIZE,
+    NEXT_STAMP,
+    NOWHERE,
+    TOP_SIZE,
+)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -52,7 +57,8 @@ class Ranking:
         self._changed: IntArray = np.full(keys, -1, np.int64)
         self._shown: npt.NDArray[np.int64] = np.zeros((self._columns, keys), np.int64)
         self._top: IntArray = np.full(self._count, -1, np.int64)
-        self._numbers = np.array([0, 0, self.next_stamp], np.int64)
+        least = np.iinfo(np.int64).min
+        self._numbers = np.array([0, 0, self.next_stamp, 0, least, least], np.int64)
 
     def grow(self, keys: int) -> None:
         """There are so many keys."""

@@ -1,7 +1,9 @@
 """The foremost groups of a ranking, after each change of one of them.
 
-The foremost few stand in order in an array, the others in a heap whose root is the next in line. A change
-costs some steps in the heap, so the whole ranking is never looked at.
+The foremost few stand in order in an array, the next in line in a heap, all others behind a bar, in no order
+at all. Most changes are of groups that stay behind the bar, and cost a comparison with it. Where the heap has
+run out, a share of the best of those behind comes into it; where it has become too large, only the best of it
+stay.
 """
 
 from __future__ import annotations
@@ -27,10 +29,23 @@ load_kernels = _KERNELS.load
 
 NOWHERE = -1
 """The place of a group that is not ranked; others are a place in the heap, or one less than the negated
-place in front, counted from 1."""
+place in front, counted from 1, or BEHIND."""
 
-TOP_SIZE, HEAP_SIZE, NEXT_STAMP = range(3)
-"""Places in `numbers`: groups in front, groups in the heap, and the stamp of the next change."""
+BEHIND = -(2**62)
+"""The place of all groups that are ranked behind the bar."""
+
+TOP_SIZE, HEAP_SIZE, NEXT_STAMP, BEHIND_SIZE, BAR_RANK, BAR_STAMP = range(6)
+"""Places in `numbers`: groups in front, groups in the heap, the stamp of the next change, groups behind the
+bar, and the bar itself: rank and stamp of the last that may stand in the heap."""
+
+HELD_SHARE = 256
+"""The heap is filled with one group of so many that are known, ranked or not."""
+
+HELD_LEAST = 32
+"""But with no fewer, if there are as many."""
+
+HELD_MOST = 2
+"""Times as many as it is filled with may stand in the heap."""
 
 IntArray = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -80,6 +95,14 @@ def _sink(
 
 
 @helper
+def _passes(numbers: IntArray, rank: int, stamp: int) -> bool:
+    """Whether what has this rank and stamp does not stand behind the bar."""
+    if rank != numbers[4]:
+        return bool(rank > numbers[4])
+    return bool(stamp >= numbers[5])
+
+
+@helper
 def _push(
     heap: IntArray,
     numbers: IntArray,
@@ -88,10 +111,66 @@ def _push(
     stamps: IntArray,
     group: int,
 ) -> None:
+    """Rank a group behind those in front."""
+    if not _passes(numbers, ranks[group], stamps[group]):
+        places[group] = BEHIND
+        numbers[3] += 1
+        return
     place = numbers[1]
     heap[place] = group
     numbers[1] += 1
     _rise(heap, places, ranks, stamps, place)
+    if numbers[1] > HELD_MOST * _held(places.size):
+        _raise_bar(heap, numbers, places, ranks, stamps)
+
+
+@helper
+def _held(groups: int) -> int:
+    """With how many the heap is filled where so many are known. Filling it looks at all of them, which as
+    many changes have gone before as are a fixed part of these."""
+    return int(max(HELD_LEAST, groups // HELD_SHARE))
+
+
+@helper
+def _raise_bar(
+    heap: IntArray, numbers: IntArray, places: IntArray, ranks: IntArray, stamps: IntArray
+) -> None:
+    """Leave only the best in the heap; those behind them are put behind the bar."""
+    size, held = numbers[1], _held(places.size)
+    # the best go to the end, where the heap leaves room
+    for number in range(held):
+        best = heap[0]
+        last = size - 1 - number
+        heap[0] = heap[last]
+        heap[last] = best
+        _sink(heap, last, places, ranks, stamps, 0)
+    for number in range(size - held):
+        places[heap[number]] = BEHIND
+    # best first is a heap, too
+    for number in range(held):
+        group = heap[size - 1 - number]
+        heap[number] = group
+        places[group] = number
+    bar = heap[held - 1]
+    numbers[1] = held
+    numbers[3] += size - held
+    numbers[4], numbers[5] = ranks[bar], stamps[bar]
+
+
+@helper
+def _refill(
+    heap: IntArray, numbers: IntArray, places: IntArray, ranks: IntArray, stamps: IntArray
+) -> None:
+    """Fill the empty heap with the best of those behind the bar."""
+    for group in range(places.size):
+        if places[group] == BEHIND:
+            heap[numbers[1]] = group
+            numbers[1] += 1
+            _rise(heap, places, ranks, stamps, numbers[1] - 1)
+    numbers[3] = 0
+    numbers[4] = numbers[5] = np.iinfo(np.int64).min
+    if numbers[1] > HELD_MOST * _held(places.size):
+        _raise_bar(heap, numbers, places, ranks, stamps)
 
 
 @helper
@@ -173,6 +252,10 @@ def _leave(
     if place >= 0:
         _take_out(heap, numbers, places, ranks, stamps, place)
         return False
+    if place == BEHIND:
+        numbers[3] -= 1
+        places[group] = -1
+        return False
     if place == -1:
         return False
     for number in range(-2 - place, numbers[0] - 1):
@@ -180,6 +263,8 @@ def _leave(
         places[top[number]] = -2 - number
     numbers[0] -= 1
     places[group] = -1
+    if numbers[1] == 0 and numbers[3]:
+        _refill(heap, numbers, places, ranks, stamps)
     if numbers[1]:
         following = _take_out(heap, numbers, places, ranks, stamps, 0)
         _put_in_front(top, numbers, places, ranks, stamps, following)
@@ -256,8 +341,20 @@ def advance_leaders(
             numbers[2] += 1
         place = places[group]
         if (
+            (place == BEHIND or place == -1)
+            and numbers[0] == top.size
+            and numbers[1]
+            and not _passes(numbers, rank, stamp)
+        ):
+            # most changes are such: it is behind the bar, or not ranked, and stays so
+            numbers[3] += int(listed[row]) - int(place == BEHIND)
+            places[group] = BEHIND if listed[row] else -1
+            ranks[group] = rank
+            stamps[group] = stamp
+        elif (
             place >= 0
             and listed[row]
+            and _passes(numbers, rank, stamp)
             and numbers[0] == top.size
             and (
                 rank < ranks[top[top.size - 1]]
