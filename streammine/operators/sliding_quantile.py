@@ -23,7 +23,7 @@ from streammine.operators.map import check_column_name
 from streammine.operators.quantiles.images import Images
 from streammine.operators.quantiles.panes import Pane, Panes
 from streammine.operators.quantiles.sliding_order import SlidingOrder, load_kernels
-from streammine.operators.quantiles.snapshots import Fresh, Frozen, Held, Restoring
+from streammine.operators.quantiles.snapshots import Fresh, FreshRows, Frozen, Held, Restoring
 from streammine.operators.set_aside import SetAside
 
 START_COLUMN, END_COLUMN = "window_start", "window_end"
@@ -119,13 +119,13 @@ class SlidingQuantile:
             windows, self._images.broad, self._at.numerator, self._at.denominator
         )
         self._panes = Panes(self._slides.lengths)
-        self._waiting: list[Fresh] = []
+        self._waiting = FreshRows()
         self._closed: int | None = None
         """The epoch of the last slide."""
         self._told: IntArray | None = np.empty(0, np.int64)
         """The bits of the last result of each window of each key; None after a restore."""
         self._ranks: IntArray = np.empty(0, np.int64)
-        self._unsaved: list[Fresh] = []
+        self._unsaved = FreshRows()
         self._saved_keys: int | None = None
         """Of how many keys the snapshots know; None where nothing was saved."""
 
@@ -158,7 +158,7 @@ class SlidingQuantile:
     @property
     def due_epoch(self) -> int | None:
         """The next end of windows with which anything comes to one or leaves it."""
-        epochs = [fresh.pane.epoch for fresh in self._waiting[:1]]
+        epochs = [fresh.pane.epoch for fresh in self._waiting.epochs[:1]]
         expiry = self._panes.next_expiry
         if expiry is not None:
             epochs.append(expiry)
@@ -174,8 +174,8 @@ class SlidingQuantile:
     @property
     def state_nbytes(self) -> int:
         told = 0 if self._told is None else self._told.nbytes
-        waiting = sum(fresh.nbytes for fresh in (*self._waiting, *self._unsaved))
-        return self._order.nbytes + self._panes.nbytes + self._table.nbytes + told + waiting
+        rows = self._waiting.nbytes + self._unsaved.nbytes
+        return self._order.nbytes + self._panes.nbytes + self._table.nbytes + told + rows
 
     def freeze(self, full: bool) -> Handover:
         """See contracts.KeepsState: the epochs since the last freeze; or the values of all keys where they
@@ -191,11 +191,11 @@ class SlidingQuantile:
             self._fields,
             self._table.keys_as_of_now(),
             range(known, self._table.size),
-            self._waiting.copy() if full else self._unsaved,
+            self._waiting.epochs.copy() if full else self._unsaved.epochs,
             Held.of(self._order, self._panes, self._table.size) if full else None,
         )
         self._saved_keys = self._table.size
-        self._unsaved = []
+        self._unsaved = FreshRows()
         self._handover = Handover(full, frozen.pieces())
         return self._handover
 
@@ -207,8 +207,8 @@ class SlidingQuantile:
         restoring = Restoring(self._table, self._order, self._panes)
         restoring.take(pieces)
         self._closed = restoring.closed
-        waiting = [*self._waiting, *restoring.fresh]
-        self._waiting = []
+        waiting = [*self._waiting.epochs, *restoring.fresh]
+        self._waiting = FreshRows()
         for fresh in waiting:
             if self._closed is not None and fresh.pane.epoch <= self._closed:
                 self._enter(fresh)
@@ -245,9 +245,9 @@ class SlidingQuantile:
         if self._told is None:
             self._order.touch_all()
             self._tell()
-        for fresh in self._waiting:
+        for fresh in self._waiting.epochs:
             self._enter(fresh)
-        self._waiting = []
+        self._waiting = FreshRows()
         self._expire(epoch)
         self._closed = epoch
         leaving, emptied = self._tell()
@@ -344,7 +344,7 @@ class SlidingQuantile:
         self._ranks = np.empty(0, np.int64)
         # the snapshots so far know the keys by their old numbers
         self._saved_keys = None
-        self._unsaved = []
+        self._unsaved = FreshRows()
 
 
 def _check_names(name: str, keys: Sequence[str], into: str) -> None:

@@ -195,6 +195,25 @@ def test_keys_that_are_over_are_forgotten() -> None:
     assert operator.due_epoch is None
 
 
+@pytest.mark.parametrize(("slide", "keeps_for_snapshots"), [(1, True), (64, False)])
+def test_rows_that_wait_for_a_slide_or_a_snapshot_count_as_held(
+    slide: int, keeps_for_snapshots: bool
+) -> None:
+    operator = operator_of([64], slide)
+    if keeps_for_snapshots:
+        list(operator.freeze(full=True).pieces())
+    rows = [float(number) for number in range(500)]
+    sizes = []
+    for epoch in range(63):
+        closed(operator, epoch, a=rows)
+        sizes.append(operator.state_nbytes)
+    assert sizes[-1] - sizes[0] >= 62 * 8 * len(rows) * (1 + keeps_for_snapshots)
+    if keeps_for_snapshots:
+        list(operator.freeze(full=False).pieces())
+        closed(operator, 63)
+        assert operator.state_nbytes < sizes[-1] - 62 * 8 * len(rows)
+
+
 def test_a_snapshot_after_keys_were_renumbered_is_a_full_one() -> None:
     operator = operator_of([1])
     first = operator.freeze(full=False)

@@ -42,6 +42,18 @@ class Fresh:
         return self.pane.nbytes + self.stored.nbytes
 
 
+class FreshRows:
+    """Those of some epochs, the oldest first, and how many bytes they take."""
+
+    def __init__(self) -> None:
+        self.epochs: list[Fresh] = []
+        self.nbytes = 0
+
+    def append(self, fresh: Fresh) -> None:
+        self.epochs.append(fresh)
+        self.nbytes += fresh.nbytes
+
+
 @dataclass(frozen=True)
 class Held:
     """All values that windows have, how many each window of each key has, and in which epochs they came."""
