@@ -12,7 +12,13 @@ from streammine.model.contracts import IntArray
 from streammine.operators.kernels import leading
 from streammine.operators.kernels.group_states import extended
 from streammine.operators.kernels.leading import (
+    BAR_RANK,
+    BAR_STAMP,
+    BEHIND,
+    BEHIND_SIZE,
     HEAP_SIZE,
+    HELD_LEAST,
+    HELD_SHARE,
     NEXT_STAMP,
     NOWHERE,
     TOP_SIZE,
@@ -129,12 +135,17 @@ class Ranking:
         # ascending in the ranking's order, which every heap may have, too
         order = np.lexsort([-self.stamps[:keys], ~ranks])
         order = order[listed[order]]
-        front, others = order[: self._count], order[self._count :]
+        filling = max(HELD_LEAST, self._places.size // HELD_SHARE)
+        front, heap, behind = np.split(order, [self._count, self._count + filling])
         self._top[: front.size] = front
         self._places[front] = -2 - np.arange(front.size)
-        self._heap[: others.size] = others
-        self._places[others] = np.arange(others.size)
-        self._numbers[TOP_SIZE], self._numbers[HEAP_SIZE] = front.size, others.size
+        self._heap[: heap.size] = heap
+        self._places[heap] = np.arange(heap.size)
+        self._places[behind] = BEHIND
+        self._numbers[[TOP_SIZE, HEAP_SIZE, BEHIND_SIZE]] = front.size, heap.size, behind.size
+        if behind.size:
+            bar = heap[-1]
+            self._numbers[[BAR_RANK, BAR_STAMP]] = self._ranks[bar], self.stamps[bar]
 
     def tell(self, places: IntArray, ids: IntArray, shown: Sequence[npt.NDArray[np.int64]]) -> None:
         """These were told last at these places, and nobody at the others."""

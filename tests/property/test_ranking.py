@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammine.operators.kernels import leading
@@ -131,15 +131,26 @@ def check_structure(ranking: Ranking, reference: Sorted) -> None:
     assert np.count_nonzero(places != NOWHERE) == len(reference.standing)
 
 
-@given(histories())
+def rebuild(ranking: Ranking, reference: Sorted) -> None:
+    """As after a restore."""
+    listed = np.zeros(KEYS, np.bool_)
+    listed[list(reference.standing)] = True
+    ranking.rebuild(ranking._ranks[:KEYS].copy(), listed, [])
+
+
+@settings(max_examples=200)
+@given(histories(), st.sets(st.integers(0, 12)))
 def test_a_ranking_of_many_keys_is_as_if_all_were_sorted(
-    batches: list[tuple[Numbers, Numbers, Mask, Mask]],
+    batches: list[tuple[Numbers, Numbers, Mask, Mask]], rebuilt_behind: set[int]
 ) -> None:
     ranking, reference = Ranking(COUNT, 0), Sorted()
     ranking.grow(KEYS)
-    for batch in batches:
+    for number, batch in enumerate(batches):
         assert advance(ranking, batch) == reference.advance(*batch)
         check_structure(ranking, reference)
+        if number in rebuilt_behind:
+            rebuild(ranking, reference)
+            check_structure(ranking, reference)
 
 
 LEAVING = {

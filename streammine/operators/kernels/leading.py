@@ -120,12 +120,12 @@ def _push(
     heap[place] = group
     numbers[1] += 1
     _rise(heap, places, ranks, stamps, place)
-    if numbers[1] > HELD_MOST * _held(places.size):
+    if numbers[1] > HELD_MOST * _filling(places.size):
         _raise_bar(heap, numbers, places, ranks, stamps)
 
 
 @helper
-def _held(groups: int) -> int:
+def _filling(groups: int) -> int:
     """With how many the heap is filled where so many are known. Filling it looks at all of them, which as
     many changes have gone before as are a fixed part of these."""
     return int(max(HELD_LEAST, groups // HELD_SHARE))
@@ -136,7 +136,7 @@ def _raise_bar(
     heap: IntArray, numbers: IntArray, places: IntArray, ranks: IntArray, stamps: IntArray
 ) -> None:
     """Leave only the best in the heap; those behind them are put behind the bar."""
-    size, held = numbers[1], _held(places.size)
+    size, held = numbers[1], _filling(places.size)
     # the best go to the end, where the heap leaves room
     for number in range(held):
         best = heap[0]
@@ -169,7 +169,7 @@ def _refill(
             _rise(heap, places, ranks, stamps, numbers[1] - 1)
     numbers[3] = 0
     numbers[4] = numbers[5] = np.iinfo(np.int64).min
-    if numbers[1] > HELD_MOST * _held(places.size):
+    if numbers[1] > HELD_MOST * _filling(places.size):
         _raise_bar(heap, numbers, places, ranks, stamps)
 
 
