@@ -17,6 +17,7 @@ from streammine.model.errors import TopologyError
 from streammine.model.ids import HIDDEN_PREFIX
 from streammine.model.suggestions import did_you_mean
 from streammine.model.types import arrow_schema
+from streammine.operators.exact_columns import exact_array
 
 IntArray = npt.NDArray[np.int64]
 
@@ -217,7 +218,7 @@ class RowWriter:
         ]
 
     def _column(self, values: Sequence[Any], field: pa.Field) -> pa.Array:
-        array = pa.array(values, field.type)
+        array = exact_array(values, field.type)
         if isinstance(array, pa.ChunkedArray):
             raise OverflowError("more than 2 GiB of text out of one batch; use smaller batches")
         if array.null_count and not field.nullable:
