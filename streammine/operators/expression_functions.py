@@ -146,7 +146,8 @@ def _epoch(unit: int, time: pl.Expr) -> pl.Expr:
 
 
 def _from_epoch(unit: int, number: pl.Expr) -> pl.Expr:
-    return (number.cast(pl.Int64) * unit).cast(pl.Datetime("us"))
+    # fails beyond the times that 64 bits hold, as a cast does
+    return (number.cast(pl.Int128) * unit).cast(pl.Int64).cast(pl.Datetime("us"))
 
 
 def _strftime(time: pl.Expr, layout: str) -> pl.Expr:

@@ -53,6 +53,7 @@ from streammine.operators.expression_functions import (
     date_of,
     timestamp_of,
 )
+from streammine.operators.expression_sql import sql_of, with_wide_casts
 from streammine.operators.expression_words import (
     FUNCTIONS,
     KEYWORDS,
@@ -71,12 +72,6 @@ from streammine.operators.polars_frames import (
 )
 
 __all__ = ["FUNCTIONS", "KEYWORDS", "Expression", "unknown_column"]
-
-_INTEGER_FUNCTIONS = words_of(
-    """length char_length character_length octet_length bit_length extract date_part year month day hour
-    minute second array_length"""
-)
-"""Their Polars results are narrow or unsigned; ``length(a) - length(b)`` must not wrap around."""
 
 _OF_NUMBERS = words_of(
     """sqrt cbrt exp ln log log2 log10 log1p sin cos tan asin acos atan atan2 degrees radians pow power"""
@@ -134,7 +129,7 @@ class Expression:
         self.text = text
         shown = text if len(text) <= 200 else text[:200] + "…"
         self._label = f"operator {operator!r}: expression {shown!r}"
-        tokens = Reading(text, schema, self._fail).tokens()
+        tokens = with_wide_casts(Reading(text, schema, self._fail).tokens())
         columns = list(dict.fromkeys(token.text for token in tokens if token.kind == "column"))
         self.needs = frozenset(columns)
         self._column = columns[0] if len(tokens) == 1 and columns else None
@@ -349,7 +344,7 @@ class Expression:
 
     def _parsed_plainly(self, tokens: Sequence[Token]) -> pl.Expr:
         try:
-            parsed: pl.Expr = pl.sql_expr(_sql(tokens, self._schema))
+            parsed: pl.Expr = pl.sql_expr(sql_of(tokens, self._schema))
         except (*_POLARS_ERRORS, ValueError) as error:
             self._fail(f"is no expression: {_first_line(error)}{_advice(error)}")
         if not parsed.meta.undo_aliases().meta.eq(parsed):
@@ -479,30 +474,6 @@ def _text(tokens: Sequence[Token]) -> str:
 def _advice(error: Exception) -> str:
     message = str(error)
     return next((f"; {right}" for words, right in _ADVICE.items() if words in message), "")
-
-
-def _sql(tokens: Sequence[Token], schema: pa.Schema) -> str:
-    """The checked tokens as SQL: columns quoted, numbers and function results typed as promised."""
-    decimals = any(pa.types.is_decimal(field.type) for field in schema)
-    words: list[str] = []
-    open_casts: list[bool] = []
-    for index, (kind, text) in enumerate(tokens):
-        if kind == "column":
-            words.append('"' + text.replace('"', '""') + '"')
-        elif kind == "number" and "." in text and "e" not in text.lower() and not decimals:
-            words.append(f"{text}e0")
-        elif kind == "function" and text.lower() in _INTEGER_FUNCTIONS:
-            words.append(f"cast({text}")
-        else:
-            words.append(text)
-        if text == "(" and kind == "operator":
-            called = tokens[index - 1] if index else Token("", "")
-            open_casts.append(
-                called.kind == "function" and called.text.lower() in _INTEGER_FUNCTIONS
-            )
-        elif text == ")" and kind == "operator" and open_casts and open_casts.pop():
-            words.append("as bigint)")
-    return " ".join(words)
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:

@@ -76,6 +76,50 @@ def test_int64_arithmetic_wraps_around() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cast(n as utinyint) - 2", [-1, 0]),
+        ("-cast(n as utinyint)", [-1, -2]),
+        ("n::utinyint - 2", [-1, 0]),
+        ("1 - n::utinyint * 2", [-1, -3]),
+        ("cast(wide as int) + 1", [2**31, 6]),
+        ("try_cast(wide as int4) * 2", [2**32 - 2, 10]),
+        ("case when n = 1 then cast(127 as tinyint) end + 1", [128, None]),
+        ("coalesce(try_cast(wide as smallint), 32767) + 1", [32768, 6]),
+        ("cast(cast(n as utinyint) - 2 as varchar)", ["-1", "0"]),
+        ("(cast(n as tinyint)) + (cast(127 as tinyint))", [128, 129]),
+        ("cast(n as usmallint) + cast(65535 as usmallint)", [65536, 65537]),
+    ],
+)
+def test_what_is_computed_with_a_narrow_cast_does_not_wrap_around(
+    text: str, expected: list[Any]
+) -> None:
+    batch = pa.record_batch({"n": [1, 2], "wide": [2**31 - 1, 5]})
+    expression = Expression("sums", text, batch.schema)
+    assert expression.type == (pa.int64() if isinstance(expected[0], int) else pa.string())
+    assert expression.evaluate(batch).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("cast(n as tinyint)", pa.int8()),
+        ("((cast(n + 1 as tinyint)))", pa.int8()),
+        ("n::utinyint", pa.uint8()),
+        ("(n + 1)::smallint", pa.int16()),
+        ("abs(n)::int", pa.int32()),
+        ("cast(cast(n as smallint) as int)", pa.int32()),
+        ("n::smallint::int", pa.int32()),
+        ("n + n::int", pa.int64()),
+    ],
+)
+def test_a_cast_that_is_the_whole_expression_gives_its_type(text: str, kind: pa.DataType) -> None:
+    batch = pa.record_batch({"n": [1, 2]})
+    expression = Expression("sums", text, batch.schema)
+    assert (expression.type, expression.evaluate(batch).type) == (kind, kind)
+
+
+@pytest.mark.parametrize(
     ("divisor", "by"),
     [
         ("100", 100.0),
@@ -181,6 +225,19 @@ def test_a_cast_that_fails_names_operator_and_expression() -> None:
     expression = Expression("shaped", "cast(word as bigint)", BATCH.schema)
     with pytest.raises(UserCodeError, match=r"'shaped': expression 'cast.word as bigint.' failed"):
         expression.evaluate(BATCH)
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**63 // 1_000_000 + 1])
+def test_a_time_beyond_64_bits_of_microseconds_fails(number: int) -> None:
+    batch = pa.record_batch({"n": [None, number]}, schema=pa.schema([("n", pa.int64())]))
+    for unit in ("s", "ms")[: 2 if abs(number) > 2**60 else 1]:
+        with pytest.raises(UserCodeError, match=str(number)[:12]):
+            evaluated(f"from_epoch_{unit}(n)", batch)
+    latest = 2**63 // 1_000_000 - 1
+    times = evaluated(
+        "epoch_s(from_epoch_s(n))", batch.set_column(0, "n", pa.array([latest, -latest]))
+    )
+    assert times == [latest, -latest]
 
 
 def test_map_gives_exactly_its_columns() -> None:
