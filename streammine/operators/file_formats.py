@@ -17,10 +17,17 @@ import pyarrow.parquet
 
 from streammine.model.errors import OutputError, TopologyError
 from streammine.operators.json_lines import decode_json, encode_json
-from streammine.operators.text_values import from_text_ready, text_ready, text_ready_type
+from streammine.operators.text_values import (
+    check_times,
+    from_text_ready,
+    text_ready,
+    text_ready_type,
+)
 
 SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "jsonl", "arrow": "arrow"}
 """Formats, with the endings of their files' names."""
+
+_TEXT_FORMATS = ("csv", "json")
 
 
 def stored_format(sink_format: str) -> str:
@@ -47,7 +54,10 @@ def require_writable(sink: str, file_format: str, schema: pa.Schema) -> None:
 
 
 def encode_file(file_format: str, table: pa.Table) -> pa.Buffer:
-    """The bytes of a file that holds these rows in their order."""
+    """The bytes of a file that holds these rows in their order. Raises OutputError for a value that the
+    format can't hold."""
+    if file_format in _TEXT_FORMATS:
+        check_times(table)
     return _ENCODERS[file_format](table)
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
+from streammine.model.errors import OutputError
 from streammine.model.manifest import checksum
 from streammine.operators.collected_rows import CollectedRows
 from streammine.operators.content_size import content_size
@@ -211,7 +212,13 @@ class SinkOperator:
 
     def _write_file(self, table: pa.Table, epochs: list[int], rows: list[int]) -> dict[str, object]:
         settings = self._settings
-        data = encode_file(settings.format, table)
+        try:
+            data = encode_file(settings.format, table)
+        except OutputError as error:
+            some = (
+                f"epoch {epochs[0]}" if len(epochs) == 1 else f"epochs {epochs[0]} to {epochs[-1]}"
+            )
+            raise OutputError(f"sink {settings.name}: rows of {some}: {error}") from error
         # The epoch comes before the slice, so that a listing is in the order of time.
         name = (
             f"part-r{settings.run:06}-e{epochs[0]:010}-s{self._slice:03}"

@@ -1,10 +1,25 @@
-"""Values that a text file holds in another shape: binary, durations, half floats, dictionaries."""
+"""Values that a text file holds in another shape: binary, durations, half floats, dictionaries; and times
+that it can't hold."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from streammine.model.errors import OutputError
+
+_DAYS = np.datetime64("0001-01-01"), np.datetime64("10000-01-01")
+"""The first day that has a text that is read everywhere, and the first one after those."""
+
+_UNITS = {
+    "D": "days",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+}
 
 
 def text_ready_type(kind: pa.DataType) -> pa.DataType:
@@ -42,6 +57,49 @@ def from_text_ready(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArr
     if not column.type.equals(value_type):
         column = column.cast(value_type)
     return column if value_type.equals(kind) else column.cast(kind)
+
+
+def check_times(table: pa.Table) -> None:
+    """Raise OutputError for a time that has no text that reads back: of a year before 1 or after 9999."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        for chunk in column.chunks:
+            for times in _times_in(chunk):
+                _check_range(name, times)
+
+
+def _times_in(array: pa.Array) -> Iterator[pa.Array]:
+    """The times and dates of a column, also of those within lists and structs."""
+    types = pa.types
+    kind = array.type
+    if types.is_timestamp(kind) or types.is_date(kind):
+        yield array
+    elif types.is_dictionary(kind):
+        yield from _times_in(array.dictionary)
+    elif types.is_struct(kind):
+        for field in array.flatten():
+            yield from _times_in(field)
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        yield from _times_in(array.flatten())
+
+
+def _check_range(name: str, times: pa.Array) -> None:
+    unit = "D" if pa.types.is_date32(times.type) else getattr(times.type, "unit", "ms")
+    if unit == "ns":
+        # 64 bits of them are the years 1677 to 2262
+        return
+    numbers = times.view(pa.int32() if unit == "D" else pa.int64())
+    lowest, highest = pc.min_max(numbers).values()
+    if not lowest.is_valid:
+        return
+    first, end = (int(day.astype(f"datetime64[{unit}]").astype(np.int64)) for day in _DAYS)
+    for number in (lowest.as_py(), highest.as_py()):
+        if not first <= number < end:
+            time = np.array(number, f"datetime64[{unit}]")
+            year = time.astype("datetime64[Y]").astype(np.int64) + 1970
+            raise OutputError(
+                f"column {name!r} has a time in the year {year} ({number} {_UNITS[unit]} since 1970), for "
+                "which text files have no notation; is it told in another unit? Parquet can hold it"
+            )
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -53,6 +53,52 @@ def round_trip(file_format: str, table: pa.Table) -> pa.Table:
     return decode_file(file_format, encode_file(file_format, table), table.schema)
 
 
+UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000}
+YEAR_1, YEAR_10_000 = -719_162, 2_932_897
+"""In days since 1970."""
+
+
+def times_of(kind: pa.DataType, day: int, units_more: int) -> pa.Array:
+    per_day = 1 if kind == pa.date32() else 86_400 * UNITS[getattr(kind, "unit", "ms")]
+    if kind == pa.date64():
+        units_more *= per_day
+    numbers = pa.array([None, day * per_day + units_more])
+    return numbers.cast(pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.timestamp(unit) for unit in UNITS),
+        pa.timestamp("ms", "UTC"),
+        pa.date32(),
+        pa.date64(),
+    ],
+    ids=str,
+)
+def test_a_time_without_a_text_is_refused(file_format: str, kind: pa.DataType) -> None:
+    for day, units_more in ((YEAR_1, 0), (YEAR_10_000, -1)):
+        table = pa.table({"at": times_of(kind, day, units_more)})
+        assert round_trip(file_format, table).equals(table)
+    for day, units_more, year in ((YEAR_1, -1, 0), (YEAR_10_000, 0, 10_000)):
+        table = pa.table({"x": [1, 2], "at": times_of(kind, day, units_more)})
+        with pytest.raises(OutputError, match=rf"column 'at' has a time in the year {year} \("):
+            encode_file(file_format, table)
+        for other in ("parquet", "arrow"):
+            assert round_trip(other, table).equals(table)
+
+
+def test_times_within_others_are_looked_at() -> None:
+    late = times_of(pa.timestamp("s"), 20 * YEAR_10_000, 0)
+    dictionary = late.dictionary_encode()
+    lists = pa.ListArray.from_arrays([0, 1, 2], late)
+    structs = pa.StructArray.from_arrays([late], ["t"])
+    for column in (dictionary, lists, structs, pa.ListArray.from_arrays([0, 2, 2], structs)):
+        with pytest.raises(OutputError, match=r"in the year 16\d{4} \(\d+ seconds since 1970\)"):
+            encode_file("json", pa.table({"at": column}))
+
+
 @pytest.mark.parametrize("file_format", list(SUFFIXES))
 @pytest.mark.parametrize(("kind", "values"), FLAT, ids=[str(kind) for kind, _ in FLAT])
 @pytest.mark.parametrize("neighbour", [False, True], ids=["alone", "beside"])

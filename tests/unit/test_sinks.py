@@ -260,3 +260,19 @@ def test_closing_an_epoch_inside_a_group_touches_no_store() -> None:
     for epoch in range(999):
         sink.send(0, epoch, rows(1, 2, 3))
     assert store.log == []
+
+
+def test_a_time_that_a_text_file_cannot_hold_stops_the_sink_before_anything_is_written() -> None:
+    store = MemoryStore()
+    schema = pa.schema([("at", pa.timestamp("s"))])
+    sink = Sink(store, schema, file_format="csv")
+    good, bad = (
+        pa.record_batch([pa.array([n], schema.field(0).type)], schema) for n in (1, 1 << 40)
+    )
+    sink.epoch(0, [good])
+    with pytest.raises(
+        OutputError, match=r"sink .*: rows of epoch 1: column 'at' has a time in the year 36\d+"
+    ):
+        sink.epoch(1, [bad])
+    assert [epoch for epoch, _ in read_output(store)] == [0]
+    assert len(parts(store)) == 1
