@@ -53,6 +53,7 @@ from streammine.operators.expression_functions import (
     date_of,
     timestamp_of,
 )
+from streammine.operators.expression_logic import logical_operands
 from streammine.operators.expression_sql import sql_of, with_wide_casts
 from streammine.operators.expression_words import (
     FUNCTIONS,
@@ -207,6 +208,17 @@ class Expression:
                         f"argument {number} of {token.text} must be a number, not {type_text(found)}"
                     )
 
+    def _check_logic(self, tokens: Sequence[Token]) -> None:
+        """Refuse `and`, `or` and `not` of anything but booleans."""
+        for operand in logical_operands(tokens):
+            expression = self._parsed_plainly(operand)
+            found = self._over_nulls(partial(_only, expression)).dtypes[0]
+            if found not in (pl.Boolean, pl.Null):
+                self._fail(
+                    f"'and', 'or' and 'not' are of booleans, and {_text(operand)} is of type "
+                    f"{type_text(found)}; compare it, as in x <> 0"
+                )
+
     def _without_calls(self, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
         """The tokens with columns in place of the calls that Polars' SQL does not know."""
         if depth > _DEEPEST_CALL:
@@ -339,6 +351,7 @@ class Expression:
 
     def _parsed(self, tokens: Sequence[Token]) -> pl.Expr:
         parsed = self._parsed_plainly(tokens)
+        self._check_logic(tokens)
         whole = self._with_whole_operands(tokens)
         return parsed if whole == list(tokens) else self._parsed_plainly(whole)
 

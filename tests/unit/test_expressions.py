@@ -240,6 +240,53 @@ def test_a_time_beyond_64_bits_of_microseconds_fails(number: int) -> None:
     assert times == [latest, -latest]
 
 
+@pytest.mark.parametrize(
+    ("text", "operand", "kind"),
+    [
+        ("n and 1", "n", "int64"),
+        ("not n", "n", "int64"),
+        ("b and (n or b)", "n", "int64"),
+        ("b or not word", "word", "string"),
+        ("length(word) > 0 and v", "v", "double"),
+        ("if(n and b, 1, 2)", "n", "int64"),
+        ("case when n and b then 1 end", "n", "int64"),
+        ("n between (case when b and n then 1 else 2 end) and 3", "n", "int64"),
+        ("case when b then case when not n then 1 end end", "n", "int64"),
+        ("not case when b then n end", "case when b then n end", "int64"),
+        ("cast(b and n + 1 as int)", "n [+] 1", "int64"),
+        ("coalesce(b, b and n)", "n", "int64"),
+    ],
+)
+def test_only_booleans_are_combined_logically(text: str, operand: str, kind: str) -> None:
+    schema = pa.schema(
+        [("n", pa.int64()), ("b", pa.bool_()), ("v", pa.float64()), ("word", pa.string())]
+    )
+    expected = f"'and', 'or' and 'not' are of booleans, and {operand} is of type {kind}; compare it"
+    with pytest.raises(TopologyError, match=expected):
+        Expression("shaped", text, schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("n between 1 and 3 and b", [True, False, None]),
+        ("n not between 2 and 3 or not b", [True, True, None]),
+        ("not not b or null", [True, None, None]),
+        ("word like 'a%' and word not in ('b', 'c')", [True, False, None]),
+        ("not n = 1 and not word is null", [False, True, False]),
+        ("(n & 3) = 1 and b", [True, False, None]),
+        ("case when b and not b then 1 when b or n = 2 then 2 end", [2, 2, None]),
+        ("extract(year from date '2024-01-01') = 2024 and b", [True, False, None]),
+        ("coalesce(b, false) or n is null and (b is null or b)", [True, False, True]),
+    ],
+)
+def test_booleans_are_combined_whatever_they_are_made_of(text: str, expected: list[Any]) -> None:
+    batch = pa.record_batch(
+        {"n": [1, 2, None], "b": [True, False, None], "word": ["ab", "b", None]}
+    )
+    assert evaluated(text, batch) == expected
+
+
 def test_map_gives_exactly_its_columns() -> None:
     operator = MapOperator("m", {"plug": "small", "watts": "value * 1000"}, BATCH.schema)
     derived = operator.apply(BATCH)
