@@ -42,8 +42,12 @@ Cells
 Money
     is whole cents up to the median; of an even number of trips that is the mean of the middle two. Told is
     what a double of dollars holds: cents divided by 100.
+Delay
+    is told in milliseconds, once for all rows of an epoch: from when its first trip was read (was
+    due, of a paced source) to when the row reached the sink. A row's own trip was not read before, so it took
+    no longer.
 Outliers
     Trips outside of the grid, with negative fare or tip (query 2), or without one of the columns that the
-    query needs, don't count; how many, and why, is a result of its own. Lines that can't be parsed are dead
-    letters, as are those that come after their time.
+    query needs, don't count, not even as those with which a taxi leaves where it was; how many, and why, is a
+    result of its own. Lines that can't be parsed are dead letters, as are those that come after their time.
 """

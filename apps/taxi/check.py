@@ -24,6 +24,7 @@ from typing import Any
 import streammine
 
 FOLDER = Path(__file__).parent
+LINE_WIDTH = 17
 PLACES = 10
 MINUTE = 60
 WEST, NORTH = Decimal("-74.913585"), Decimal("41.474937")
@@ -38,15 +39,16 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Trip:
-    """Times in seconds from 1970 on, money in dollars, coordinates as (longitude, latitude)."""
+    """Times in seconds from 1970 on, money in dollars, None where there is none, coordinates as (longitude,
+    latitude)."""
 
     taxi: str
     pickup: int
     dropoff: int
     start: tuple[Decimal, Decimal]
     end: tuple[Decimal, Decimal]
-    fare: Decimal
-    tip: Decimal
+    fare: Decimal | None
+    tip: Decimal | None
 
 
 def trips_of(path: Path) -> Iterator[Trip]:
@@ -59,8 +61,8 @@ def trips_of(path: Path) -> Iterator[Trip]:
                 _seconds(line[3]),
                 (Decimal(line[6]), Decimal(line[7])),
                 (Decimal(line[8]), Decimal(line[9])),
-                Decimal(line[11]),
-                Decimal(line[14]),
+                _money(line[11]),
+                _money(line[14]),
             )
             for line in csv.reader(file)
             if _is_trip(line)
@@ -69,11 +71,19 @@ def trips_of(path: Path) -> Iterator[Trip]:
 
 
 def _is_trip(line: list[str]) -> bool:
-    try:
-        _seconds(line[2]), _seconds(line[3])
-        return all(Decimal(line[place]).is_finite() for place in (6, 7, 8, 9, 11, 14))
-    except (ValueError, InvalidOperation, IndexError):
+    """Whether a line can be parsed, and says when and where the trip was."""
+    if len(line) != LINE_WIDTH:
         return False
+    try:
+        _seconds(line[2]), _seconds(line[3]), _money(line[11]), _money(line[14])
+        return all(Decimal(line[place]).is_finite() for place in (6, 7, 8, 9))
+    except (ValueError, InvalidOperation):
+        return False
+
+
+def _money(text: str) -> Decimal | None:
+    amount = Decimal(text) if text else None
+    return amount if amount is not None and amount.is_finite() else None
 
 
 def _seconds(text: str) -> int:
@@ -159,7 +169,9 @@ def profitable_areas(trips: Iterable[Trip]) -> Iterator[Row]:
 
     for trip in trips:
         start, end = cell_of(trip.start, 2), cell_of(trip.end, 2)
-        if start is None or end is None or min(trip.fare, trip.tip) < 0 or not trip.taxi:
+        if start is None or end is None or trip.fare is None or trip.tip is None:
+            continue
+        if min(trip.fare, trip.tip) < 0 or not trip.taxi:
             continue
         while lately and trip.dropoff - lately[0][0] >= 15 * MINUTE:
             _, cell, amount = lately.popleft()

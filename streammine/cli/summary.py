@@ -9,6 +9,7 @@ import click
 
 from streammine.cli.tables import text_table
 from streammine.model.epoch_ranges import EpochRanges
+from streammine.model.job import DEAD_LETTERS
 from streammine.model.readable_rows import readable_rows
 from streammine.runtime.output import CommittedOutput
 from streammine.runtime.results import Summary
@@ -16,6 +17,7 @@ from streammine.runtime.stores import open_store
 from streammine.runtime.submission import Submission
 
 HEAD_ROWS = 10
+REASON_CHARACTERS = 200
 
 
 def print_summary(summary: Summary, submission: Submission, as_json: bool) -> None:
@@ -37,8 +39,23 @@ def print_summary(summary: Summary, submission: Submission, as_json: bool) -> No
         f"{summary.wall_seconds:.1f} s in all\n"
         f"digest {summary.output_digest}"
     )
+    if summary.events_dead:
+        click.echo(_dead_letters_line(submission))
     for name, ranges in summary.lost.items():
         click.echo(lost_line(name, EpochRanges(ranges)))
+
+
+def _dead_letters_line(submission: Submission) -> str:
+    """Where rows that could not be used are, and why the first of them is among them."""
+    location = submission.spec.targets[DEAD_LETTERS].location
+    (first,) = CommittedOutput(open_store(location)).head(1).to_pylist()
+    # it may quote what was read, which a terminal must not take for commands
+    reason = "".join(each if each.isprintable() else "\ufffd" for each in first["reason"])
+    if len(reason) > REASON_CHARACTERS:
+        reason = reason[:REASON_CHARACTERS] + "…"
+    # beside no sink's files they are gone with the run
+    folder = f", all in {location}" if _file_sinks(submission) else ""
+    return f"the first dead letter, from {first['origin']}: {reason}{folder}"
 
 
 def lost_line(sink: str, lost: EpochRanges) -> str:

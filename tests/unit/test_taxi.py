@@ -150,3 +150,30 @@ def test_plain_python_reads_lines_that_can_be_read(tmp_path: Path) -> None:
     trips = list(check.trips_of(tmp_path / "trips.csv"))
     assert len(trips) == 2
     assert len(list(check.frequent_routes(trips))) == 1
+
+
+def test_plain_python_counts_a_trip_in_the_query_that_needs_nothing_it_lacks(
+    tmp_path: Path,
+) -> None:
+    whole = "a,b,2013-01-01 00:00:00,2013-01-01 00:02:00,120,0.44,-73.95,40.71,-73.96,40.71,CSH,3.5,0,0,1,0,4"
+    values = whole.split(",")
+    lines = {
+        "no fare": [*values[:11], "", *values[12:]],
+        "no tip": [*values[:14], "", *values[15:]],
+        "no number as a tip": [*values[:14], "much", *values[15:]],
+        "no start": [*values[:6], "", *values[7:]],
+        "cut": values[:15],
+    }
+    counted = {}
+    for name, line in lines.items():
+        path = tmp_path / "trips.csv"
+        path.write_text(",".join(line) + "\n")
+        trips = list(check.trips_of(path))
+        counted[name] = [len(list(query(trips))) for query in check.QUERIES.values()]
+    assert counted == {
+        "no fare": [1, 0],
+        "no tip": [1, 0],
+        "no number as a tip": [0, 0],
+        "no start": [0, 0],
+        "cut": [0, 0],
+    }
