@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_WHOLE = frozenset((int, bool, type(None)))
+_WHOLE = frozenset((int, type(None)))
 _FLOATS = (float, np.floating)
 _TIMES = (datetime.datetime, datetime.time, datetime.timedelta)
 
@@ -47,15 +47,15 @@ def _check_temporal(values: Sequence[Any], kind: pa.DataType) -> None:
         raise ValueError("a float is no time; a whole number counts units since 1970")
     if not any(issubclass(each, _TIMES) for each in kinds):
         return
-    timed = [each if isinstance(each, _TIMES) else None for each in values]
     if pa.types.is_date(kind):
-        for each in timed:
+        for each in values:
             if isinstance(each, datetime.datetime) and each.time() != datetime.time():
                 raise ValueError(f"{each} is more than a date")
         return
     finest = _finest(kind)
     if finest is None:
         return
+    timed = [each if isinstance(each, _TIMES) else None for each in values]
     try:
         pa.array(timed, finest).cast(kind)
     except pa.ArrowInvalid as error:

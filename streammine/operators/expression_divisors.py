@@ -84,11 +84,12 @@ def _value_end(tokens: Sequence[Token], start: int, closing: Closing) -> int:
         return closing(tokens, start) + 1
     word = token.text.lower() if token.kind == "keyword" else ""
     if word == "case":
-        return _case_end(tokens, start)
+        return case_end(tokens, start)
     return start + (2 if word in _WITH_TEXT else 1)
 
 
-def _case_end(tokens: Sequence[Token], start: int) -> int:
+def case_end(tokens: Sequence[Token], start: int) -> int:
+    """Behind the case that begins there."""
     open_cases = 0
     for index in range(start, len(tokens)):
         if tokens[index].kind == "keyword":

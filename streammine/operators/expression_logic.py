@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streammine.operators.expression_words import Token, operator_of
+from streammine.operators.expression_divisors import case_end
+from streammine.operators.expression_words import Token, closing_bracket, operator_of
 
 _SEPARATING = ("when", "then", "else", "as", "from")
 
@@ -28,7 +29,7 @@ def logical_operands(tokens: Sequence[Token]) -> Iterator[list[Token]]:
             logical = True
         else:
             operands[-1].append(token)
-        index = max(end, index + 1)
+        index = end
     if logical:
         yield from operands
 
@@ -38,7 +39,7 @@ def _within(group: Sequence[Token]) -> Iterator[list[Token]]:
     parts: list[list[Token]] = [[]]
     index = 1
     while index < len(group) - 1:
-        end = max(_group_end(group, index), index + 1)
+        end = _group_end(group, index)
         token = group[index]
         if operator_of(token) == "," or (
             token.kind == "keyword" and token.text.lower() in _SEPARATING
@@ -52,16 +53,11 @@ def _within(group: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _group_end(tokens: Sequence[Token], start: int) -> int:
-    """Behind the group that begins there, a bracket with what is in it or a case; `start` where none does."""
-    depth = 0
-    for index in range(start, len(tokens)):
-        token = tokens[index]
-        word = token.text.lower() if token.kind == "keyword" else ""
-        depth += (operator_of(token) == "(") + (word == "case")
-        depth -= (operator_of(token) == ")") + (word == "end")
-        if depth <= 0:
-            return index + 1 if index > start else start
-    return start
+    """Behind the bracket with what is in it, the case, or else the token that is there."""
+    if tokens[start].kind == "keyword" and tokens[start].text.lower() == "case":
+        return case_end(tokens, start)
+    closing = closing_bracket(tokens, start)
+    return start + 1 if closing is None else closing + 1
 
 
 def _is_of_between(operand: Sequence[Token]) -> bool:

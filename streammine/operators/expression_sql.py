@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streammine.operators.expression_words import Token, operator_of, words_of
+from streammine.operators.expression_words import Token, closing_bracket, operator_of, words_of
 
 _INTEGER_FUNCTIONS = words_of(
     """length char_length character_length octet_length bit_length extract date_part year month day hour
@@ -54,7 +54,7 @@ def _is_narrow_cast(tokens: Sequence[Token], opening: int) -> bool:
     before = tokens[opening - 1] if opening else Token("", "")
     if before.kind != "function" or before.text.lower() not in _CASTS:
         return False
-    closing = _closing(tokens, opening)
+    closing = closing_bracket(tokens, opening)
     return closing is not None and tokens[closing - 1].text.lower() in _NARROW
 
 
@@ -75,17 +75,7 @@ def _is_operand(tokens: Sequence[Token]) -> bool:
 
 def _closes_at_end(tokens: Sequence[Token], opening: int) -> bool:
     """Whether a bracket opens there, and is closed by the last of the tokens."""
-    return _closing(tokens, opening) == len(tokens) - 1
-
-
-def _closing(tokens: Sequence[Token], opening: int) -> int | None:
-    """Where the bracket that opens there is closed; None where none opens, or it is not closed."""
-    open_brackets = 0
-    for index in range(opening, len(tokens)):
-        open_brackets += {"(": 1, ")": -1}.get(operator_of(tokens[index]), 0)
-        if open_brackets == 0:
-            return index if index > opening else None
-    return None
+    return closing_bracket(tokens, opening) == len(tokens) - 1
 
 
 def sql_of(tokens: Sequence[Token], schema: pa.Schema) -> str:

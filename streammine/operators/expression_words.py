@@ -260,6 +260,16 @@ def operator_of(token: Token) -> str:
     return token.text if token.kind == "operator" else ""
 
 
+def closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
+    """Where the bracket that opens there is closed; None where none opens, or it is not closed."""
+    open_brackets = 0
+    for index in range(opening, len(tokens)):
+        open_brackets += {"(": 1, ")": -1}.get(operator_of(tokens[index]), 0)
+        if open_brackets == 0:
+            return index if index > opening else None
+    return None
+
+
 def _single_operand(tokens: Sequence[Token], listed: bool = False) -> Token | None:
     """The token that is all of the operand of a comparison, which these tokens lead away from, in either
     direction: it may have a sign and stand in brackets. With `listed` it is the first one of a list."""

@@ -60,6 +60,7 @@ from streammine.operators.expression_words import (
     KEYWORDS,
     Reading,
     Token,
+    closing_bracket,
     operator_of,
     unknown_column,
     words_of,
@@ -248,12 +249,8 @@ class Expression:
 
     def _closing(self, tokens: Sequence[Token], opening: int) -> int:
         """Where the bracket that opens there is closed."""
-        open_brackets = 0
-        for index in range(opening, len(tokens)):
-            open_brackets += {"(": 1, ")": -1}.get(operator_of(tokens[index]), 0)
-            if open_brackets == 0:
-                return index
-        return self._fail("a bracket is not closed")
+        closing = closing_bracket(tokens, opening)
+        return self._fail("a bracket is not closed") if closing is None else closing
 
     def _own_call(self, name: str, arguments: Sequence[Sequence[Token]], depth: int) -> Token:
         """The column that holds what a function of our own gives."""

@@ -3,7 +3,8 @@
 CSV can't hold every type. What it can't is written so that people and other tools still can read
 it: binary as hexadecimal digits, a duration as the number of its units. Lists and structs are
 refused. A null is an empty field, an empty text ``""``. Times are ISO 8601 with a space, as RFC
-3339 allows. Floats are the shortest decimals that read back as the same number.
+3339 allows; a time that this has no text for, before the year 1 or after 9999, is refused. Floats are the
+shortest decimals that read back as the same number.
 """
 
 from __future__ import annotations

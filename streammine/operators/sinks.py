@@ -72,7 +72,8 @@ class SinkSettings:
 class SinkOperator:
     """One slice of a sink. Its output are FILE_RECORD batches for the committer.
 
-    Raises TopologyError if the format can't hold the columns, OutputError if the store fails.
+    Raises TopologyError if the format can't hold the columns, OutputError if it can't hold a value or the
+    store fails.
     """
 
     state_version = 1

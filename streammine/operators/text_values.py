@@ -74,7 +74,8 @@ def _times_in(array: pa.Array) -> Iterator[pa.Array]:
     if types.is_timestamp(kind) or types.is_date(kind):
         yield array
     elif types.is_dictionary(kind):
-        yield from _times_in(array.dictionary)
+        # a dictionary may have values that no row has
+        yield from _times_in(array.dictionary_decode())
     elif types.is_struct(kind):
         for field in array.flatten():
             yield from _times_in(field)

@@ -97,6 +97,8 @@ def test_times_within_others_are_looked_at() -> None:
     for column in (dictionary, lists, structs, pa.ListArray.from_arrays([0, 2, 2], structs)):
         with pytest.raises(OutputError, match=r"in the year 16\d{4} \(\d+ seconds since 1970\)"):
             encode_file("json", pa.table({"at": column}))
+    unused = pa.table({"at": dictionary.take(pa.array([0]))})
+    assert bytes(encode_file("json", unused)) == b'{"at":null}\n'
 
 
 @pytest.mark.parametrize("file_format", list(SUFFIXES))

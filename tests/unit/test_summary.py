@@ -34,7 +34,6 @@ def printed(
         compiled=SimpleNamespace(topology=SimpleNamespace(sinks={})),
     )
     if kept:
-        open_store(str(folder / "out"))
         kept_sink = Sink(open_store(str(folder / "out")), SCHEMA)
         kept_sink.epoch(0, [])
         kept_sink.finish(0)

@@ -97,9 +97,9 @@ def _sink(
 @helper
 def _passes(numbers: IntArray, rank: int, stamp: int) -> bool:
     """Whether what has this rank and stamp does not stand behind the bar."""
-    if rank != numbers[4]:
-        return bool(rank > numbers[4])
-    return bool(stamp >= numbers[5])
+    if rank != numbers[BAR_RANK]:
+        return bool(rank > numbers[BAR_RANK])
+    return bool(stamp >= numbers[BAR_STAMP])
 
 
 @helper
@@ -114,13 +114,13 @@ def _push(
     """Rank a group behind those in front."""
     if not _passes(numbers, ranks[group], stamps[group]):
         places[group] = BEHIND
-        numbers[3] += 1
+        numbers[BEHIND_SIZE] += 1
         return
-    place = numbers[1]
+    place = numbers[HEAP_SIZE]
     heap[place] = group
-    numbers[1] += 1
+    numbers[HEAP_SIZE] += 1
     _rise(heap, places, ranks, stamps, place)
-    if numbers[1] > HELD_MOST * _filling(places.size):
+    if numbers[HEAP_SIZE] > HELD_MOST * _filling(places.size):
         _raise_bar(heap, numbers, places, ranks, stamps)
 
 
@@ -136,8 +136,8 @@ def _raise_bar(
     heap: IntArray, numbers: IntArray, places: IntArray, ranks: IntArray, stamps: IntArray
 ) -> None:
     """Leave only the best in the heap; those behind them are put behind the bar."""
-    size, held = numbers[1], _filling(places.size)
-    # the best go to the end, where the heap leaves room
+    size, held = numbers[HEAP_SIZE], _filling(places.size)
+    # the best go to the end: at most half of all stay, so below none is written over
     for number in range(held):
         best = heap[0]
         last = size - 1 - number
@@ -152,9 +152,9 @@ def _raise_bar(
         heap[number] = group
         places[group] = number
     bar = heap[held - 1]
-    numbers[1] = held
-    numbers[3] += size - held
-    numbers[4], numbers[5] = ranks[bar], stamps[bar]
+    numbers[HEAP_SIZE] = held
+    numbers[BEHIND_SIZE] += size - held
+    numbers[BAR_RANK], numbers[BAR_STAMP] = ranks[bar], stamps[bar]
 
 
 @helper
@@ -164,12 +164,12 @@ def _refill(
     """Fill the empty heap with the best of those behind the bar."""
     for group in range(places.size):
         if places[group] == BEHIND:
-            heap[numbers[1]] = group
-            numbers[1] += 1
-            _rise(heap, places, ranks, stamps, numbers[1] - 1)
-    numbers[3] = 0
-    numbers[4] = numbers[5] = np.iinfo(np.int64).min
-    if numbers[1] > HELD_MOST * _filling(places.size):
+            heap[numbers[HEAP_SIZE]] = group
+            numbers[HEAP_SIZE] += 1
+            _rise(heap, places, ranks, stamps, numbers[HEAP_SIZE] - 1)
+    numbers[BEHIND_SIZE] = 0
+    numbers[BAR_RANK] = numbers[BAR_STAMP] = np.iinfo(np.int64).min
+    if numbers[HEAP_SIZE] > HELD_MOST * _filling(places.size):
         _raise_bar(heap, numbers, places, ranks, stamps)
 
 
@@ -184,14 +184,14 @@ def _take_out(
 ) -> int:
     """Take the group at a place out of the heap."""
     group = heap[place]
-    numbers[1] -= 1
-    size = numbers[1]
+    numbers[HEAP_SIZE] -= 1
+    size = numbers[HEAP_SIZE]
     if place < size:
         heap[place] = heap[size]
         places[heap[place]] = place
         if _rise(heap, places, ranks, stamps, place) == place:
             _sink(heap, size, places, ranks, stamps, place)
-    places[group] = -1
+    places[group] = NOWHERE
     return int(group)
 
 
@@ -205,8 +205,8 @@ def _put_in_front(
     group: int,
 ) -> None:
     """Put a group in its place in front, where there is room."""
-    place = numbers[0]
-    numbers[0] += 1
+    place = numbers[TOP_SIZE]
+    numbers[TOP_SIZE] += 1
     while place > 0 and _before(ranks, stamps, group, top[place - 1]):
         top[place] = top[place - 1]
         places[top[place]] = -2 - place
@@ -226,12 +226,12 @@ def _enter(
     group: int,
 ) -> bool:
     """Rank a group that stands nowhere; whether it came to the front."""
-    if numbers[0] == top.size:
+    if numbers[TOP_SIZE] == top.size:
         last = top[top.size - 1]
         if not _before(ranks, stamps, group, last):
             _push(heap, numbers, places, ranks, stamps, group)
             return False
-        numbers[0] -= 1
+        numbers[TOP_SIZE] -= 1
         _push(heap, numbers, places, ranks, stamps, last)
     _put_in_front(top, numbers, places, ranks, stamps, group)
     return True
@@ -253,19 +253,19 @@ def _leave(
         _take_out(heap, numbers, places, ranks, stamps, place)
         return False
     if place == BEHIND:
-        numbers[3] -= 1
-        places[group] = -1
+        numbers[BEHIND_SIZE] -= 1
+        places[group] = NOWHERE
         return False
-    if place == -1:
+    if place == NOWHERE:
         return False
-    for number in range(-2 - place, numbers[0] - 1):
+    for number in range(-2 - place, numbers[TOP_SIZE] - 1):
         top[number] = top[number + 1]
         places[top[number]] = -2 - number
-    numbers[0] -= 1
-    places[group] = -1
-    if numbers[1] == 0 and numbers[3]:
+    numbers[TOP_SIZE] -= 1
+    places[group] = NOWHERE
+    if numbers[HEAP_SIZE] == 0 and numbers[BEHIND_SIZE]:
         _refill(heap, numbers, places, ranks, stamps)
-    if numbers[1]:
+    if numbers[HEAP_SIZE]:
         following = _take_out(heap, numbers, places, ranks, stamps, 0)
         _put_in_front(top, numbers, places, ranks, stamps, following)
     return True
@@ -337,25 +337,26 @@ def advance_leaders(
         changed_in[group] = row
         stamp = stamps[group]
         if by_event[row] or stamp == 0:
-            stamp = numbers[2]
-            numbers[2] += 1
+            stamp = numbers[NEXT_STAMP]
+            numbers[NEXT_STAMP] += 1
+        # not in a helper: a call here, which takes seven arrays, costs more than most changes
         place = places[group]
         if (
-            (place == BEHIND or place == -1)
-            and numbers[0] == top.size
-            and numbers[1]
+            place in (BEHIND, NOWHERE)
+            and numbers[TOP_SIZE] == top.size
+            and numbers[HEAP_SIZE]
             and not _passes(numbers, rank, stamp)
         ):
             # most changes are such: it is behind the bar, or not ranked, and stays so
-            numbers[3] += int(listed[row]) - int(place == BEHIND)
-            places[group] = BEHIND if listed[row] else -1
+            numbers[BEHIND_SIZE] += int(listed[row]) - int(place == BEHIND)
+            places[group] = BEHIND if listed[row] else NOWHERE
             ranks[group] = rank
             stamps[group] = stamp
         elif (
             place >= 0
             and listed[row]
             and _passes(numbers, rank, stamp)
-            and numbers[0] == top.size
+            and numbers[TOP_SIZE] == top.size
             and (
                 rank < ranks[top[top.size - 1]]
                 or (rank == ranks[top[top.size - 1]] and stamp < stamps[top[top.size - 1]])
@@ -364,7 +365,7 @@ def advance_leaders(
             ranks[group] = rank
             stamps[group] = stamp
             if _rise(heap, places, ranks, stamps, place) == place:
-                _sink(heap, numbers[1], places, ranks, stamps, place)
+                _sink(heap, numbers[HEAP_SIZE], places, ranks, stamps, place)
         else:
             touched |= _leave(top, heap, numbers, places, ranks, stamps, group)
             ranks[group] = rank
@@ -380,7 +381,7 @@ def advance_leaders(
         touched = False
         different = False
         for number in range(top.size):
-            group = top[number] if number < numbers[0] else -1
+            group = top[number] if number < numbers[TOP_SIZE] else -1
             if last_ids[number] != group:
                 different = True
                 last_ids[number] = group
