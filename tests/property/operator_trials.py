@@ -9,6 +9,7 @@ one slice in the order that the operator promises.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,29 +68,33 @@ def assert_as_reference(
     ordered: bool = True,
     in_sequence: bool = False,
     trials: int = 4,
+    dead: Mapping[int, Sequence[str]] | None = None,
 ) -> None:
     """The operator gives `expected`, its rows by epoch as tuples of Python values, however they arrive.
 
     `ordered`: out of one slice they come in canonical order of the operator's `output_order`; `in_sequence`:
-    in the order in which they are expected. All the operator's dead rows are left to the caller (see
-    `dead_of`).
+    in the order in which they are expected. `dead`: the texts of the rows that are set aside, by epoch;
+    without it they are left to the caller (see `dead_of`).
     """
     operator = make(False)
     wanted = {
-        epoch: table
+        epoch: _Wanted.of(pa.Table.from_batches([batch]), in_sequence)
         for epoch, rows in expected.items()
-        if (table := pa.Table.from_batches([batch_of(operator.output, rows)])).num_rows
+        if (batch := batch_of(operator.output, rows)).num_rows
     }
     for trial in [Trial(None), *(_some_trial(operator, random) for _ in range(trials))]:
         done = run(make, events, trial, random)
         _compare(done, wanted, f"with {trial}", operator, ordered, in_sequence)
+        _compare_dead(done, dead, f"with {trial}")
     slices = int(random.integers(2, MOST_SLICES + 1))
     shares = [
         run(make, share, _some_trial(operator, random), random)
         for share in sliced(events, operator.keys, slices)
-        if share.epochs
+        if share.rows
     ]
-    _compare(_together(shares), wanted, f"with {slices} slices", operator, ordered=False)
+    together = _together(shares)
+    _compare(together, wanted, f"with {slices} slices", operator, ordered=False)
+    _compare_dead(together, dead, f"with {slices} slices")
 
 
 def dead_of(make: Maker, events: Events) -> list[str]:
@@ -99,13 +104,16 @@ def dead_of(make: Maker, events: Events) -> list[str]:
 
 
 def sliced(events: Events, keys: Sequence[Sequence[str]], slices: int) -> list[Events]:
-    """The events of each slice. Without keys all are of slice 0."""
+    """The events of each slice. Without keys all are of slice 0.
+
+    An epoch without rows of a slice is passed over, but for the last: the input ends for all at once.
+    """
     shares: list[dict[int, tuple[pa.RecordBatch, ...]]] = [{} for _ in range(slices)]
     for epoch, ports in events.epochs.items():
         parts = [_parts(batch, of_port, slices) for batch, of_port in zip(ports, keys, strict=True)]
         for number, share in enumerate(shares):
             own = tuple(part[number] for part in parts)
-            if any(batch.num_rows for batch in own):
+            if any(batch.num_rows for batch in own) or epoch == max(events.epochs):
                 share[epoch] = own
     return [Events(events.definition, share) for share in shares]
 
@@ -134,9 +142,22 @@ def _together(runs: Sequence[Run]) -> Run:
     return Run([step for each in runs for step in each.steps], {}, set())
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The rows of an epoch as the reference has them."""
+
+    table: pa.Table
+    any_order: tuple[bytes, bytes]
+    in_sequence: tuple[bytes, bytes] | None
+
+    @classmethod
+    def of(cls, table: pa.Table, in_sequence: bool) -> _Wanted:
+        return cls(table, _bytes(_in_order(table)), _bytes(table) if in_sequence else None)
+
+
 def _compare(
     done: Run,
-    wanted: Mapping[int, pa.Table],
+    wanted: Mapping[int, _Wanted],
     how: str,
     operator: Any,
     ordered: bool,
@@ -155,13 +176,28 @@ def _compare(
             assert (order == np.arange(table.num_rows)).all(), (
                 f"{how}: epoch {epoch} is not in order"
             )
-        left, right = table, wanted[epoch]
-        if not in_sequence:
-            left, right = _in_order(left), _in_order(right)
-        if _bytes(left) != _bytes(right):
+        of_epoch = wanted[epoch]
+        if in_sequence:
+            same = _bytes(table) == of_epoch.in_sequence
+        else:
+            same = _bytes(_in_order(table)) == of_epoch.any_order
+        if not same:
             raise AssertionError(
-                f"{how}: epoch {epoch} gave\n{left.to_pylist()}\nand the reference\n{right.to_pylist()}"
+                f"{how}: epoch {epoch} gave\n{table.to_pylist()}\nand the reference\n"
+                f"{of_epoch.table.to_pylist()}"
             )
+
+
+def _compare_dead(done: Run, dead: Mapping[int, Sequence[str]] | None, how: str) -> None:
+    if dead is None:
+        return
+    found: dict[int, list[str]] = {}
+    for step in done.steps:
+        if step.dead:
+            found.setdefault(step.epoch, []).extend(step.dead)
+    assert {epoch: sorted(texts) for epoch, texts in found.items()} == {
+        epoch: sorted(texts) for epoch, texts in dead.items() if texts
+    }, f"{how}: other rows are set aside"
 
 
 def _in_order(table: pa.Table) -> pa.Table:
