@@ -131,6 +131,14 @@ def test_unsigned_and_decimal_sums_are_exact() -> None:
     assert rows[0]["lowest"] == Decimal("-0.30")
 
 
+def test_means_take_the_float_nearest_to_a_decimal() -> None:
+    """83216 times 0.001 is 83.21600000000001."""
+    values = [Decimal("83.216"), Decimal("-67.826"), Decimal("12345678901234567890123456.789")]
+    batch = batch_of(["x", "y", "z"], values, pa.decimal128(38, 3))
+    rows = fed(operator_of(batch.schema, ["k"], {"average": "mean(v)"}), 0, batch)
+    assert [row["average"] for row in rows] == [float(value) for value in values]
+
+
 def test_a_decimal_sum_beyond_38_digits_is_an_error() -> None:
     nines = Decimal("-" + "9" * 38)
     batch = batch_of(["x", "x"], [nines, nines], pa.decimal128(38, 0))
