@@ -102,7 +102,7 @@ def aggregated(
     return list(operator.close(EpochClose(0, 0, ROWS), channels[:1]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(ROW_LISTS, KEYS, st.randoms(use_true_random=False))
 def test_order_batches_channels_and_combining_do_not_show(
     rows: list[Row], keys: tuple[str, ...], source: random.Random
@@ -117,7 +117,7 @@ def test_order_batches_channels_and_combining_do_not_show(
             assert encoded(aggregated(operator, combined, rows, source)) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(ROW_LISTS, max_size=5), st.randoms(use_true_random=False))
 def test_a_window_gives_what_one_epoch_with_all_its_rows_gives(
     epochs: list[list[Row]], source: random.Random
@@ -138,7 +138,7 @@ def test_a_window_gives_what_one_epoch_with_all_its_rows_gives(
     assert encoded(left) == encoded(list(once.close(EpochClose(last, 0, ROWS), [accumulator])))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(ROW_LISTS, KEYS)
 def test_results_are_those_of_the_reference(rows: list[Row], keys: tuple[str, ...]) -> None:
     operator = KeyedAggregate("a", SCHEMA, keys, CALLS)

@@ -241,7 +241,7 @@ def test_only_rows_leave_for_which_having_is_true(
     assert_as_reference(partial(make, calls, length, having), events, kept, random, trials=3)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(ROWS, max_size=30), RANDOM)
 def test_partials_of_equal_rows_are_equal_bytes(
     rows: list[Row], random: np.random.Generator
