@@ -92,7 +92,7 @@ def test_each_window_is_that_of_its_rows(
         assert_as_reference(make, events, expected, np.random.default_rng(seed), trials=2)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(EPOCHS, WINDOWS, st.integers(0, 2**32 - 1))
 def test_windows_of_epochs_of_rows_say_no_times(
     epochs: dict[int, list[Row]], window: OverlappingWindows, seed: int
