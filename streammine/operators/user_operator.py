@@ -180,7 +180,9 @@ class UserOperator:
             states = list({id(each): each for each in (*states, *self._timers.served)}.values())
         if self._closes_epochs:
             if self.every_key:
-                self._store.drop_expired(self._store.keys())
+                # the keys of this epoch's events and timers are called whatever they have left
+                called = {state._key for state in states}
+                self._store.drop_expired(key for key in self._store.keys() if key not in called)
                 keys, states = self._store.keys(), self._store.states()
             output.append(self._close_keys("end_epoch", EPOCH_END, keys, epoch))
         self._timers.leave(states, fed=bool(opened.keys))

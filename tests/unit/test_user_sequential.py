@@ -142,6 +142,23 @@ class TestOperator:
         table = ran(operator, 1, readings((2, 1.0)))
         assert table.column(0).to_pylist() == ["1 60000000 1 1", "1 60000000 2 1"]
 
+    def test_every_key_includes_those_whose_events_leave_nothing_behind(self) -> None:
+        class Ends(Operator):
+            output: ClassVar[Any] = {"what": "string"}
+            state: ClassVar[Any] = {"total": Value(0.0), "late": Window(epochs=1)}
+            every_key: ClassVar[bool] = True
+
+            def process(self, key: Any, event: Any, state: Any) -> None:
+                state.total += event.value
+
+            def end_epoch(self, key: Any, state: Any) -> Any:
+                return f"{key} {state.total}"
+
+        operator = UserOperator("ends", Ends(), [READINGS], [["plug"]])
+        table = ran(operator, 0, readings((1, 0.0), (2, 1.0)))
+        assert table.column(0).to_pylist() == ["1 0.0", "2 1.0"]
+        assert ran(operator, 1, readings((2, 1.0))).column(0).to_pylist() == ["2 2.0"]
+
     def test_a_lazy_result_is_run_before_the_next_event(self) -> None:
         class Lazy(Operator):
             output: ClassVar[Any] = {"count": "int64"}
