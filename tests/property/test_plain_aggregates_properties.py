@@ -1,4 +1,4 @@
-"""Counts, sums, means, extremes and variances, with conditions and having, per epoch, window and over all rows,
+"""Counts, sums, means, extremes and variances, with conditions and having, per epoch, window and over all,
 against slow references in plain Python."""
 
 from __future__ import annotations
