@@ -26,10 +26,10 @@ def pyplot() -> Any:
     return pyplot
 
 
-def require_rows(found: Collection[Any], folder: str | Path) -> None:
+def require_rows(found: Collection[Any], where: str | Path) -> None:
     """Raises OutputError where there is nothing to draw."""
     if not found:
-        raise streammine.OutputError(f"{folder}: the committed output has no rows to draw")
+        raise streammine.OutputError(f"{where}: there are no rows to draw")
 
 
 def save(figure: Any, path: Path) -> None:

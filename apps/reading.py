@@ -245,16 +245,21 @@ def in_time(rows: Iterable[Row], time: Callable[[Row], int], epoch: int) -> Iter
             yield row
 
 
+def require_columns(folder: str | Path, table: pa.Table, names: Sequence[str]) -> None:
+    """Raises OutputError where the output is not the one that was meant."""
+    if missing := [name for name in names if name not in table.column_names]:
+        raise streammine.OutputError(
+            f"{folder}: this is the output of something else: it has no column "
+            f"{', '.join(missing)}; its columns are {', '.join(table.column_names)}"
+        )
+
+
 def committed(
     folder: str | Path, columns: Sequence[str]
 ) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
     """Each epoch that the engine committed, and its rows' values in these columns. Raises OutputError."""
     for epoch, table in streammine.read_output(folder):
-        if missing := [name for name in columns if name not in table.column_names]:
-            raise streammine.OutputError(
-                f"{folder}: this is the output of something else: it has no column "
-                f"{', '.join(missing)}; its columns are {', '.join(table.column_names)}"
-            )
+        require_columns(folder, table, columns)
         values = [table.column(name).to_pylist() for name in columns]
         yield epoch, list(zip(*values, strict=True))
 

@@ -1,14 +1,14 @@
 """Proves the load forecasts right: makes them again in plain Python, and compares every row of every epoch.
 
-``python -m apps.smartgrid.check [--input FILE] [--output FOLDER] [--start SECONDS]``, for the readings and
-the output that the topology was run with. Nothing here is the engine's but the reading of its committed
-output. Decisions are those of `operators`, in words; averages are made of fractions.
+``python -m apps.smartgrid.check [--input GLOB] [--delimiter CHARACTER] [--output FOLDER] [--start SECONDS]``,
+for the readings and the output that the topology was run with. Nothing here is the engine's but the reading
+of its committed output. Decisions are those of the package and of `operators`, in words; averages are made of
+fractions.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,14 +18,20 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-import streammine
+from apps import reading
 
 FOLDER = Path(__file__).parent
 START = 1_377_986_401
 LENGTHS_MINUTES = (1, 5, 15, 60, 120)
 EPOCH_SECONDS = 30
 DAY_SECONDS = 86_400
+DAYS = 30
 """As in the topology and its operators."""
+
+LOAD = 1
+LARGEST_WATTS = 1_000_000
+LARGEST_ID = 1_048_575
+LAST_MINUTE = 2_147_483_647
 
 Plug = tuple[int, int, int]
 """House, household, plug."""
@@ -40,28 +46,43 @@ Forecasts = dict[Stream, dict[int, set[Row]]]
 
 @dataclass(frozen=True)
 class Reading:
-    """A load in watts at a time in seconds."""
+    """A load at a time in seconds."""
 
     ts: int
     plug: Plug
-    watts: Fraction
+    milliwatts: int
 
 
-def readings_of(path: Path) -> Iterator[Reading]:
-    """The loads of a file in either of the challenge's layouts, without malformed lines."""
-    with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
-        for line in file:
-            with_id = "," in line
-            fields = line.rstrip("\n").split(",") if with_id else line.split()
-            if with_id:
-                fields = fields[1:]
-            try:
-                ts, value, kind, plug, household, house = fields
-                load = Fraction(value)
-                if int(kind) == 1:
-                    yield Reading(int(ts), (int(house), int(household), int(plug)), load)
-            except ValueError:
-                continue
+def readings_of(pattern: str | Path, delimiter: str = ",", start: int = START) -> Iterator[Reading]:
+    """The loads of all files that count, in either of the challenge's layouts: with ids and commas, or
+    without and with blanks."""
+    columns = 7 if delimiter == "," else 6
+    for path in reading.paths(pattern):
+        for record in reading.records(path, columns, delimiter):
+            found = None if record is None else _reading(record[-6:], start)
+            if found is not None:
+                yield found
+
+
+def _reading(record: list[reading.Value], start: int) -> Reading | None:
+    """What a record says, None if it does not count."""
+    ts, value, *others = record
+    try:
+        second, watts = reading.whole_number(ts), reading.number(value)
+        kind, plug, household, house = (reading.whole_number(each, 32) for each in others)
+    except ValueError:
+        return None
+    if second is None or watts is None or kind is None:
+        return None
+    if plug is None or household is None or house is None:
+        return None
+    if kind != LOAD or not abs(watts) <= LARGEST_WATTS:
+        return None
+    if not 0 <= (second - start) // 60 <= LAST_MINUTE:
+        return None
+    if not all(0 <= each <= LARGEST_ID for each in (plug, household, house)):
+        return None
+    return Reading(second, (house, household, plug), round(watts * 1000))
 
 
 class Loads:
@@ -69,16 +90,16 @@ class Loads:
 
     def __init__(self, start: int) -> None:
         self._start = start
-        # sum and number, by length, plug and slice
-        self._loads: dict[tuple[int, Plug, int], tuple[Fraction, int]] = {}
+        # sum in milliwatts and number, by length, plug and slice
+        self._loads: dict[tuple[int, Plug, int], tuple[int, int]] = {}
         self._plugs: dict[int, set[Plug]] = defaultdict(set)
 
     def add(self, reading: Reading) -> None:
         self._plugs[reading.plug[0]].add(reading.plug)
         for minutes in LENGTHS_MINUTES:
             place = minutes, reading.plug, self.slice_at(reading.ts, minutes)
-            total, count = self._loads.get(place, (Fraction(0), 0))
-            self._loads[place] = total + reading.watts, count + 1
+            total, count = self._loads.get(place, (0, 0))
+            self._loads[place] = total + reading.milliwatts, count + 1
 
     def slice_at(self, ts: int, minutes: int) -> int:
         return (ts - self._start) // (60 * minutes)
@@ -87,9 +108,9 @@ class Loads:
         return sorted(self._plugs[house])
 
     def of_plug(self, minutes: int, plug: Plug, index: int) -> float | None:
-        """Its average load in a slice, None without any reading."""
-        total, count = self._loads.get((minutes, plug, index), (Fraction(0), 0))
-        return float(total / count) if count else None
+        """Its average load in watts in a slice, None without any reading."""
+        total, count = self._loads.get((minutes, plug, index), (0, 0))
+        return float(Fraction(total, 1000 * count)) if count else None
 
     def of_house(self, minutes: int, house: int, index: int) -> float | None:
         """The sum of its plugs' averages."""
@@ -106,26 +127,25 @@ def forecasts(
     # a slice of an earlier day is over, so its average stays
     of_plug, of_house = cache(loads.of_plug), cache(loads.of_house)
     by_epoch: dict[int, list[Reading]] = defaultdict(list)
-    for reading in readings:
-        if reading.ts >= start:
-            by_epoch[reading.ts // epoch_seconds].append(reading)
+    for each in readings:
+        by_epoch[each.ts // epoch_seconds].append(each)
     found: Forecasts = {
         (level, minutes): defaultdict(set)
         for level in ("house", "plug")
         for minutes in LENGTHS_MINUTES
     }
     for epoch in sorted(by_epoch):
-        for reading in by_epoch[epoch]:
-            loads.add(reading)
+        for each in by_epoch[epoch]:
+            loads.add(each)
         last_second = (epoch + 1) * epoch_seconds - 1
         for minutes in LENGTHS_MINUTES:
             current = loads.slice_at(last_second, minutes)
             wanted = current + 2
             ts = start + wanted * minutes * 60
-            days_before = range(
-                wanted - DAY_SECONDS // (60 * minutes), -1, -DAY_SECONDS // (60 * minutes)
-            )
-            for house in {reading.plug[0] for reading in by_epoch[epoch]}:
+            per_day = DAY_SECONDS // (60 * minutes)
+            earlier = (wanted - days * per_day for days in range(1, DAYS + 1))
+            days_before = [index for index in earlier if index >= 0]
+            for house in {each.plug[0] for each in by_epoch[epoch]}:
                 now = loads.of_house(minutes, house, current)
                 if now is not None:
                     before = [of_house(minutes, house, index) for index in days_before]
@@ -146,16 +166,14 @@ def predicted(now: float, before: Iterable[float | None]) -> float:
 
 def committed(folder: Path) -> Forecasts:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
-    found: Forecasts = {}
-    for level in ("house", "plug"):
-        for minutes in LENGTHS_MINUTES:
-            stream = found[level, minutes] = {}
-            for epoch, table in streammine.read_output(folder / f"{level}s-{minutes}-minutes"):
-                rows = [tuple(row.values()) for row in table.to_pylist()]
-                assert len(set(rows)) == len(rows), f"a row is twice in epoch {epoch}"
-                if rows:
-                    stream[epoch] = set(rows)
-    return found
+    keys = {"house": ("house_id",), "plug": ("house_id", "household_id", "plug_id")}
+    return {
+        (level, minutes): reading.committed_sets(
+            folder / f"{level}s-{minutes}-minutes", ("ts", *keys[level], "predicted_load")
+        )
+        for level in keys
+        for minutes in LENGTHS_MINUTES
+    }
 
 
 def first_difference(found: Forecasts, expected: Forecasts) -> str | None:
@@ -171,21 +189,24 @@ def first_difference(found: Forecasts, expected: Forecasts) -> str | None:
     return None
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those that tell which readings and which output."""
+    parser.add_argument("--input", default=str(FOLDER / "data" / "readings.csv"), metavar="GLOB")
+    parser.add_argument("--delimiter", default=",", choices=(",", " "), metavar="CHARACTER")
+    parser.add_argument("--output", type=Path, default=FOLDER / "out", metavar="FOLDER")
+    parser.add_argument("--start", type=int, default=START, metavar="SECONDS")
+
+
 def main() -> int:
     """0 when both are equal, else 1."""
     parser = argparse.ArgumentParser(
         description="Compare load forecasts with those of plain Python."
     )
-    parser.add_argument("--input", default=str(FOLDER / "data" / "readings.csv"), metavar="FILE")
-    parser.add_argument("--output", default=str(FOLDER / "out"), metavar="FOLDER")
-    parser.add_argument("--start", type=int, default=START, metavar="SECONDS")
+    add_arguments(parser)
     arguments = parser.parse_args()
-    try:
-        found = committed(Path(arguments.output))
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
-    expected = forecasts(readings_of(Path(arguments.input)), arguments.start)
+    found = committed(arguments.output)
+    readings = readings_of(arguments.input, arguments.delimiter, arguments.start)
+    expected = forecasts(readings, arguments.start)
     rows = sum(len(epoch) for stream in found.values() for epoch in stream.values())
     print(f"epochs   {len(set().union(*found.values())):,}")
     print(f"rows     {rows:,}")
@@ -198,4 +219,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

@@ -1,23 +1,20 @@
 """Draws predicted against real load of a house: ``python -m apps.smartgrid.draw [--output FOLDER] …``.
 
-Needs matplotlib (the extra `bench`), the readings, and what the topology has committed for them. A slice's
-prediction is the last one that was made before it began.
+Needs the readings, and what the topology has committed for them. A slice's prediction is the last one that
+was made before it began.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.ticker import MultipleLocator
-
+from apps import drawing, reading
 from apps.smartgrid import check
 
-PICTURE = Path(__file__).parents[2] / "docs" / "smartgrid.png"
+PICTURE = drawing.DOCS / "smartgrid.png"
 MINUTES = 60
 REAL, PREDICTED = "#8aa4c8", "#c0392b"
 
@@ -33,14 +30,14 @@ def predicted(forecasts: check.Forecasts, house: int, minutes: int) -> Curve:
     return curve
 
 
-def real(readings: Path, house: int, minutes: int, start: int) -> Curve:
+def real(readings: Iterable[check.Reading], house: int, minutes: int, start: int) -> Curve:
     """The average load in each slice."""
     loads = check.Loads(start)
     slices = set()
-    for reading in check.readings_of(readings):
-        if reading.plug[0] == house:
-            loads.add(reading)
-            slices.add(loads.slice_at(reading.ts, minutes))
+    for each in readings:
+        if each.plug[0] == house:
+            loads.add(each)
+            slices.add(loads.slice_at(each.ts, minutes))
     averages = {index: loads.of_house(minutes, house, index) for index in sorted(slices)}
     return {
         start + index * minutes * 60: watts
@@ -51,6 +48,7 @@ def real(readings: Path, house: int, minutes: int, start: int) -> Curve:
 
 def draw(real_load: Curve, predicted_load: Curve, title: str, path: Path) -> None:
     first = min(real_load)
+    plt = drawing.pyplot()
     figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
     for curve, color, label, width, strength in (
         (real_load, REAL, "real", 4.0, 0.6),
@@ -60,34 +58,33 @@ def draw(real_load: Curve, predicted_load: Curve, title: str, path: Path) -> Non
         watts = [curve[ts] for ts in sorted(curve)]
         axes.plot(hours, watts, color=color, label=label, linewidth=width, alpha=strength)
     axes.set_xlabel("hours since the first reading; from the second day on, earlier days are known")
-    axes.xaxis.set_major_locator(MultipleLocator(12))
+    axes.xaxis.set_major_locator(plt.MultipleLocator(12))
     axes.set_xlim(0)
     axes.set_ylabel("W")
     axes.set_ylim(0)
     axes.set_title(title, loc="left", fontsize="medium")
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
+    drawing.save(figure, path)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Draw predicted against real load of a house.")
-    parser.add_argument(
-        "--input", type=Path, default=check.FOLDER / "data" / "readings.csv", metavar="FILE"
-    )
-    parser.add_argument("--output", type=Path, default=check.FOLDER / "out", metavar="FOLDER")
+    check.add_arguments(parser)
     parser.add_argument("--picture", type=Path, default=PICTURE, metavar="FILE")
     parser.add_argument("--house", type=int, default=0)
     parser.add_argument("--minutes", type=int, default=MINUTES, choices=check.LENGTHS_MINUTES)
-    parser.add_argument("--start", type=int, default=check.START, metavar="SECONDS")
     arguments = parser.parse_args()
-    house, minutes = arguments.house, arguments.minutes
-    real_load = real(arguments.input, house, minutes, arguments.start)
+    house, minutes, start = arguments.house, arguments.minutes, arguments.start
     predicted_load = predicted(check.committed(arguments.output), house, minutes)
+    readings = check.readings_of(arguments.input, arguments.delimiter, start)
+    real_load = real(readings, house, minutes, start)
+    drawing.require_rows(predicted_load, f"{arguments.output}, house {house}")
+    drawing.require_rows(real_load, f"{arguments.input}, house {house}")
     title = f"Average load of house {house} in slices of {minutes} minutes"
     draw(real_load, predicted_load, title, arguments.picture)
-    print(f"{arguments.picture}: {arguments.picture.stat().st_size:,} bytes")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(reading.exit_status(main))

@@ -9,23 +9,18 @@ for slices of 1, 5, 15, 60 and 120 minutes; k is the number of slices in 24 hour
 length and level, `ts,house_id,predicted_load` and `ts,house_id,household_id,plug_id,predicted_load`; ts is
 the start of the predicted slice.
 
-Source: Ziekow and Jerzak, "The DEBS 2014 Grand Challenge" (2014), query 1; its text is silent here and there.
-Decisions of this program:
+Which readings count is in the package's docstring. Other decisions where the challenge is silent:
 
 Slices
-    They are counted from `start`, the challenge's first second 1377986401, and so begin one second after
-    a whole minute. Readings from before it are dead letters.
+    They are counted from `start`, and so begin one second after a whole minute.
 Updates
     At the end of each epoch, a whole half minute of Unix time. The current slice is that of the epoch's last
     second, of which all readings up to the epoch's end count. A house and its plugs are updated where one of
     its plugs has told a load in the epoch: then each of its plugs gets a row that has told a load in the
     current slice. So the first row in the output for a `ts` was predicted from half a minute or less.
-Loads
-    Whole milliwatts, the challenge's three digits; what has more is rounded to even. Sums are of integers and
-    there is one division, so that an average is the float64 nearest to the mean, whatever the order. What is
-    no number, or beyond a megawatt, is a dead letter.
-Doubled readings
-    The challenge's data has them. They are real and count twice.
+Averages
+    Sums are of whole milliwatts and there is one division, so that an average is the float64 nearest to the
+    mean, whatever the order.
 Slices in which a plug told nothing
     It has no average there: no row for a current slice, and an earlier one is left out of the median. So is
     that of a house in which no plug told anything.

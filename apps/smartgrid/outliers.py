@@ -4,17 +4,13 @@ For each house, the percentage of its plugs whose median load in a window is gre
 all plugs' readings in that window, for windows of 1 h and 24 h that slide by 1 s; a row of
 `ts_start,ts_stop,house_id,percentage` whenever it has changed.
 
-Source: Ziekow and Jerzak, "The DEBS 2014 Grand Challenge" (2014), query 2; its text is silent here and there.
-Decisions of this program:
+Which readings count is in the package's docstring. Other decisions where the challenge is silent:
 
 Windows
     They end with every second of Unix time: [ts_start, ts_stop), where ts_stop is a second later than the
     newest reading that may be in it. The first ones are longer than the stream, and hold what there is.
-Loads
-    Whole milliwatts, as for query 1, so that medians are exact: of an even number, the mean of the middle
-    two. Readings that query 1 can't use are dead letters here, too.
-Doubled readings
-    They are real and count twice.
+Medians
+    Loads are whole milliwatts, so that medians are exact: of an even number, the mean of the middle two.
 Which plugs there are
     Those with a reading in the window. A plug without any has no median, and counts neither among the
     outliers nor among the plugs of its house.

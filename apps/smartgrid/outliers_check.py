@@ -1,61 +1,31 @@
 """Proves the outliers right: finds them again with sorted lists in plain Python, and compares every row.
 
-``python -m apps.smartgrid.outliers_check [--input FILE] [--output FOLDER] [--start SECONDS] [--windows
-SECONDS SECONDS]``, for the readings, the output and the windows that the topology was run with. Nothing here
-is the engine's but the reading of its committed output. Decisions are those of `outliers`, in words; medians
-are doubled, so that they are whole numbers of milliwatts.
+``python -m apps.smartgrid.outliers_check [--input GLOB] [--delimiter CHARACTER] [--output FOLDER] [--start
+SECONDS] [--windows SECONDS SECONDS]``, for the readings, the output and the windows that the topology was run
+with. Nothing here is the engine's but the reading of its committed output. Decisions are those of the package
+and of `outliers`, in words; medians are doubled, so that they are whole numbers of milliwatts.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
-import streammine
+from apps import reading
+from apps.smartgrid.check import Plug, Reading, add_arguments, readings_of
 
-FOLDER = Path(__file__).parent
-START = 1_377_986_401
 WINDOWS_SECONDS = (3_600, 86_400)
 """As in the topology."""
-
-Plug = tuple[int, int, int]
-"""House, household, plug."""
 
 Row = tuple[int, int, int, float | None]
 """ts_start, ts_stop, house, percentage."""
 
 Rows = dict[int, set[Row]]
 """By epoch, which is the second before ts_stop."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A load at a time in seconds."""
-
-    ts: int
-    plug: Plug
-    milliwatts: int
-
-
-def readings_of(path: Path, start: int = START) -> Iterator[Reading]:
-    """The loads of a file in either of the challenge's layouts, without what can't be used."""
-    with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
-        for line in file:
-            fields = line.rstrip("\n").split(",")[1:] if "," in line else line.split()
-            try:
-                ts, value, kind, plug, household, house = fields
-                load = round(Fraction(value) * 1000)
-                if int(kind) == 1 and int(ts) >= start:
-                    yield Reading(int(ts), (int(house), int(household), int(plug)), load)
-            except ValueError:
-                continue
 
 
 class SortedLoads:
@@ -116,44 +86,37 @@ def outliers(readings: Iterable[Reading], windows_seconds: Iterable[int] = WINDO
     """What leaves in each second, of all in which readings come to a window or leave one."""
     found: Rows = defaultdict(set)
     by_second: dict[int, list[Reading]] = defaultdict(list)
-    for reading in readings:
-        by_second[reading.ts].append(reading)
+    for each in readings:
+        by_second[each.ts].append(each)
     for seconds in windows_seconds:
         window = Window(seconds)
         for second in sorted({*by_second, *(second + seconds for second in by_second)}):
-            for reading in by_second.get(second, ()):
-                window.add(reading)
-            for reading in by_second.get(second - seconds, ()):
-                window.remove(reading)
+            for each in by_second.get(second, ()):
+                window.add(each)
+            for each in by_second.get(second - seconds, ()):
+                window.remove(each)
             found[second].update(window.changes(second))
     return {second: rows for second, rows in found.items() if rows}
 
 
 def committed(folder: Path) -> Rows:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
-    found: Rows = {}
-    for epoch, table in streammine.read_output(folder):
-        rows = [tuple(row.values()) for row in table.to_pylist()]
-        assert len(set(rows)) == len(rows), f"a row is twice in epoch {epoch}"
-        if rows:
-            found[epoch] = {(row[0], row[1], row[2], row[3]) for row in rows}
-    return found
+    columns = ("ts_start", "ts_stop", "house_id", "percentage")
+    found = reading.committed_sets(folder / "outliers", columns)
+    return {
+        epoch: {(row[0], row[1], row[2], row[3]) for row in rows} for epoch, rows in found.items()
+    }
 
 
 def main() -> int:
     """0 when both are equal, else 1."""
     parser = argparse.ArgumentParser(description="Compare outliers with those of plain Python.")
-    parser.add_argument("--input", default=str(FOLDER / "data" / "readings.csv"), metavar="FILE")
-    parser.add_argument("--output", default=str(FOLDER / "out"), metavar="FOLDER")
-    parser.add_argument("--start", type=int, default=START, metavar="SECONDS")
+    add_arguments(parser)
     parser.add_argument("--windows", type=int, nargs=2, default=WINDOWS_SECONDS, metavar="SECONDS")
     arguments = parser.parse_args()
-    try:
-        found = committed(Path(arguments.output) / "outliers")
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
-    expected = outliers(readings_of(Path(arguments.input), arguments.start), arguments.windows)
+    found = committed(arguments.output)
+    readings = readings_of(arguments.input, arguments.delimiter, arguments.start)
+    expected = outliers(readings, arguments.windows)
     print(f"epochs   {len(found):,}")
     print(f"rows     {sum(map(len, found.values())):,}")
     if found == expected:
@@ -168,4 +131,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

@@ -22,6 +22,10 @@ Decisions where the challenge is silent:
 
 Order
     Trips count one after the other, by drop-off time, and those of one time in the order of the input.
+Late lines
+    Lines are read as they stand, in epochs of a minute of drop-off time. One that lies behind in its minute
+    still counts at its time. One whose minute is over, because a line before it in its file is of a later
+    one, is a dead letter. With ``--set prepare=spark`` lines are sorted first, and none is late.
 Leaving
     A trip that ended at t counts until t + 30 (15) minutes and leaves before the trips of that time count.
     What only leaving changes is told with the next trip, the first that could be its trigger. It is no update
@@ -37,11 +41,12 @@ The list has changed
     if one of the columns of its row (but the trigger's times) has. So query 2 also tells when a cell stays in
     its place, and its median or its number of taxis is another one.
 Cells
-    Coordinates are taken to a millionth of a degree, the digits that the data has, and cells are computed in
-    whole numbers from there. So a point exactly between two cells belongs to the eastern (southern) one.
+    Coordinates are taken to a millionth of a degree, the digits that the data has: a million times the
+    float64, rounded to the nearest whole number and halves to the even one. Cells are computed in whole
+    numbers from there. So a point exactly between two cells belongs to the eastern (southern) one.
 Money
-    is whole cents up to the median; of an even number of trips that is the mean of the middle two. Told is
-    what a double of dollars holds: cents divided by 100.
+    is whole cents up to the median, rounded in the same way; of an even number of trips that is the mean of
+    the middle two. Told is what a double of dollars holds: cents divided by 100.
 Delay
     is told in milliseconds, once for all rows of an epoch: from when its first trip was read (was
     due, of a paced source) to when the row reached the sink. A row's own trip was not read before, so it took
@@ -49,5 +54,12 @@ Delay
 Outliers
     Trips outside of the grid, with negative fare or tip (query 2), or without one of the columns that the
     query needs, don't count, not even as those with which a taxi leaves where it was; how many, and why, is a
-    result of its own. Lines that can't be parsed are dead letters, as are those that come after their time.
+    result of its own. A number that is none (NaN), or 2^40 millionths of degrees or cents and more, counts as
+    missing. Lines that can't be parsed are dead letters, as are those that do not say when the trip ended.
+
+Run, check and draw::
+
+    scripts/run apps/taxi/topology.yaml
+    .venv/bin/python -m apps.taxi.check
+    .venv/bin/python -m apps.taxi.draw
 """

@@ -1,101 +1,129 @@
 """Proves both queries right: answers them again in plain Python, over sorted lists, and compares every row.
 
-``python -m apps.taxi.check [--trips FILE] [--output FOLDER]``, for the trips and the output that the topology
-was run with. Nothing here is the engine's but the reading of its committed output.
+``python -m apps.taxi.check [--trips GLOB] [--prepared] [--output FOLDER]``, for the trips and the output that
+the topology was run with; ``--prepared`` where it was run with ``prepare=spark``. Nothing here is the
+engine's but the reading of its committed output. Decisions are those of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
-import gzip
 import sys
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from math import floor
 from pathlib import Path
 from typing import Any
 
 import streammine
+from apps import reading
 
 FOLDER = Path(__file__).parent
 LINE_WIDTH = 17
 PLACES = 10
 MINUTE = 60
+EPOCH_SECONDS = 60
+"""As in the topology."""
+
 WEST, NORTH = Decimal("-74.913585"), Decimal("41.474937")
 """The centre of cell 1.1."""
 EAST_STEP, SOUTH_STEP = Fraction("0.005986"), Fraction("0.004491556")
 """Of cells of 500 m, in degrees."""
+SENSIBLE = 2**40
+"""Millionths of degrees, and cents, are less."""
 
 Cell = tuple[int, int]
+Point = tuple[Decimal, Decimal]
+"""Longitude and latitude in degrees, to a millionth."""
+
 Row = tuple[Any, ...]
 """The trigger's times, then what is told of the first, the second, … None where there is nobody."""
 
 
 @dataclass(frozen=True)
 class Trip:
-    """Times in seconds from 1970 on, money in dollars, None where there is none, coordinates as (longitude,
-    latitude)."""
+    """Times in seconds from 1970 on, fare and tip together in cents. None where there is none, or none that
+    can be."""
 
-    taxi: str
+    taxi: str | None
     pickup: int
     dropoff: int
-    start: tuple[Decimal, Decimal]
-    end: tuple[Decimal, Decimal]
-    fare: Decimal | None
-    tip: Decimal | None
+    start: Point | None
+    end: Point | None
+    cents: int | None
 
 
-def trips_of(path: Path) -> Iterator[Trip]:
-    """The trips of a file, in the order of their drop-offs."""
-    with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
-        trips = [
-            Trip(
-                line[0],
-                _seconds(line[2]),
-                _seconds(line[3]),
-                (Decimal(line[6]), Decimal(line[7])),
-                (Decimal(line[8]), Decimal(line[9])),
-                _money(line[11]),
-                _money(line[14]),
-            )
-            for line in csv.reader(file)
-            if _is_trip(line)
-        ]
+def trips_of(pattern: str | Path, prepared: bool = False) -> Iterator[Trip]:
+    """The trips of all files, in the order of their drop-offs."""
+    trips: list[Trip] = []
+    for path in reading.paths(pattern):
+        lines: Iterator[_Line] = filter(None, map(_parsed, reading.records(path, LINE_WIDTH)))
+        if not prepared:
+            lines = reading.in_time(lines, lambda line: line.dropoff, EPOCH_SECONDS)
+        trips += (trip for line in lines if (trip := _trip(line)) is not None)
     return iter(sorted(trips, key=lambda trip: trip.dropoff))
 
 
-def _is_trip(line: list[str]) -> bool:
-    """Whether a line can be parsed, and says when and where the trip was."""
-    if len(line) != LINE_WIDTH:
-        return False
+@dataclass(frozen=True)
+class _Line:
+    """What a line says, None where it says nothing."""
+
+    taxi: str | None
+    pickup: int | None
+    dropoff: int
+    degrees: list[float | None]
+    dollars: list[float | None]
+
+
+def _parsed(record: list[reading.Value] | None) -> _Line | None:
+    """None for a dead letter."""
+    if record is None:
+        return None
     try:
-        _seconds(line[2]), _seconds(line[3]), _money(line[11]), _money(line[14])
-        return all(Decimal(line[place]).is_finite() for place in (6, 7, 8, 9))
-    except (ValueError, InvalidOperation):
-        return False
+        taxi, pickup, dropoff = reading.text(record[0]), *map(reading.second, record[2:4])
+        degrees = [reading.number(value) for value in record[6:10]]
+        dollars = [reading.number(record[place]) for place in (11, 14)]
+    except ValueError:
+        return None
+    return None if dropoff is None else _Line(taxi, pickup, dropoff, degrees, dollars)
 
 
-def _money(text: str) -> Decimal | None:
-    amount = Decimal(text) if text else None
-    return amount if amount is not None and amount.is_finite() else None
+def _trip(line: _Line) -> Trip | None:
+    """None where it is not known when the trip began."""
+    if line.pickup is None:
+        return None
+    west, north, east, south = (_scaled(value, 1_000_000) for value in line.degrees)
+    amounts = [_scaled(value, 100) for value in line.dollars if value is not None and value >= 0]
+    known = [amount for amount in amounts if amount is not None]
+    cents = sum(known) if len(known) == 2 else None
+    return Trip(
+        line.taxi, line.pickup, line.dropoff, _point(west, north), _point(east, south), cents
+    )
 
 
-def _seconds(text: str) -> int:
-    time = datetime.datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
-    return int(time.replace(tzinfo=datetime.UTC).timestamp())
+def _scaled(value: float | None, scale: int) -> int | None:
+    """A multiple, rounded to the nearest whole number and halves to the even one."""
+    if value is None or not abs(value * scale) < SENSIBLE:
+        return None
+    return round(value * scale)
 
 
-def cell_of(point: tuple[Decimal, Decimal], parts: int) -> Cell | None:
+def _point(east: int | None, north: int | None) -> Point | None:
+    if east is None or north is None:
+        return None
+    return Decimal(east).scaleb(-6), Decimal(north).scaleb(-6)
+
+
+def cell_of(point: Point | None, parts: int) -> Cell | None:
     """The cell that a point lies in, where the sides of one of 500 m are cut into so many parts."""
-    millionth = Decimal("0.000001")
-    east = Fraction(point[0].quantize(millionth) - WEST)
-    south = Fraction(NORTH - point[1].quantize(millionth))
+    if point is None:
+        return None
+    east, south = Fraction(point[0] - WEST), Fraction(NORTH - point[1])
     x = floor(east / (EAST_STEP / parts) + Fraction(1, 2)) + 1
     y = floor(south / (SOUTH_STEP / parts) + Fraction(1, 2)) + 1
     most = 300 * parts
@@ -151,8 +179,8 @@ def frequent_routes(trips: Iterable[Trip]) -> Iterator[Row]:
 
 def profitable_areas(trips: Iterable[Trip]) -> Iterator[Row]:
     """Query 2."""
-    lately: deque[tuple[int, Cell, Decimal]] = deque()
-    amounts: dict[Cell, list[Decimal]] = defaultdict(list)
+    lately: deque[tuple[int, Cell, int]] = deque()
+    amounts: dict[Cell, list[int]] = defaultdict(list)
     empty: dict[str, tuple[int, Cell]] = {}
     dropped_off: deque[tuple[int, str]] = deque()
     taxis: dict[Cell, int] = defaultdict(int)
@@ -160,7 +188,7 @@ def profitable_areas(trips: Iterable[Trip]) -> Iterator[Row]:
     told: list[Any] = []
 
     def shown(cell: Cell) -> Row:
-        middle = _median(amounts[cell])
+        middle = _median(amounts[cell]) / 100
         return (_text(cell), taxis[cell], float(middle), float(middle / taxis[cell]))
 
     def rank(cell: Cell, by_trip: bool) -> None:
@@ -169,9 +197,7 @@ def profitable_areas(trips: Iterable[Trip]) -> Iterator[Row]:
 
     for trip in trips:
         start, end = cell_of(trip.start, 2), cell_of(trip.end, 2)
-        if start is None or end is None or trip.fare is None or trip.tip is None:
-            continue
-        if min(trip.fare, trip.tip) < 0 or not trip.taxi:
+        if start is None or end is None or trip.cents is None or trip.taxi is None:
             continue
         while lately and trip.dropoff - lately[0][0] >= 15 * MINUTE:
             _, cell, amount = lately.popleft()
@@ -182,8 +208,8 @@ def profitable_areas(trips: Iterable[Trip]) -> Iterator[Row]:
             if taxi in empty and trip.dropoff - empty[taxi][0] >= 30 * MINUTE:
                 taxis[(cell := empty.pop(taxi)[1])] -= 1
                 rank(cell, by_trip=False)
-        lately.append((trip.dropoff, start, trip.fare + trip.tip))
-        insort(amounts[start], trip.fare + trip.tip)
+        lately.append((trip.dropoff, start, trip.cents))
+        insort(amounts[start], trip.cents)
         rank(start, by_trip=True)
         if trip.taxi in empty:
             taxis[(left := empty[trip.taxi][1])] -= 1
@@ -198,7 +224,7 @@ def profitable_areas(trips: Iterable[Trip]) -> Iterator[Row]:
             yield _row(trip, first, 4, lambda each: each)
 
 
-def _median(values: list[Decimal]) -> Fraction:
+def _median(values: list[int]) -> Fraction:
     middle = len(values) // 2
     if len(values) % 2:
         return Fraction(values[middle])
@@ -218,6 +244,7 @@ def committed(folder: str) -> list[Row]:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
     rows: list[Row] = []
     for _, table in streammine.read_output(folder):
+        reading.require_columns(folder, table, ("pickup_datetime", "dropoff_datetime"))
         columns = table.to_pydict()
         columns.pop("delay", None)
         for pickup, dropoff, *others in zip(*columns.values(), strict=True):
@@ -232,17 +259,14 @@ QUERIES = {"routes": frequent_routes, "areas": profitable_areas}
 def main() -> int:
     """0 when all rows are equal, else 1."""
     parser = argparse.ArgumentParser(description="Compare with plain Python.")
-    parser.add_argument("--trips", default=str(FOLDER / "data" / "trips.csv"), metavar="FILE")
+    parser.add_argument("--trips", default=str(FOLDER / "data" / "trips.csv"), metavar="GLOB")
+    parser.add_argument("--prepared", action="store_true", help="Spark has sorted the trips")
     parser.add_argument("--output", default=str(FOLDER / "out"), metavar="FOLDER")
     arguments = parser.parse_args()
     right = True
     for name, query in QUERIES.items():
-        expected = list(query(trips_of(Path(arguments.trips))))
-        try:
-            found = committed(str(Path(arguments.output) / name))
-        except streammine.OutputError as error:
-            print(error, file=sys.stderr)
-            return 1
+        found = committed(str(Path(arguments.output) / name))
+        expected = list(query(trips_of(arguments.trips, arguments.prepared)))
         equal = found == expected
         right = right and equal
         print(f"{name:10} {len(found):,} rows, equal {'yes' if equal else 'NO'}")
@@ -255,4 +279,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

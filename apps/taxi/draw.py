@@ -1,25 +1,23 @@
 """Draws where it paid to be: ``python -m apps.taxi.draw [--output FOLDER] [--picture FILE]``.
 
 Each cell that was ever among the ten most profitable is as dark as it was profitable, on average over the
-rows that name it. Needs matplotlib (the extra `bench`), and output that the topology has committed.
+rows that name it. Needs output that the topology has committed.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
+from apps import drawing, reading
 from apps.taxi import check
 
-PICTURE = Path(__file__).parents[2] / "docs" / "taxi.png"
+PICTURE = drawing.DOCS / "taxi.png"
 MARGIN_CELLS = 8
 
 
@@ -42,28 +40,31 @@ def draw(profits: dict[check.Cell, float], path: Path) -> None:
     grid = np.full((south - north + 1, east - west + 1), np.nan)
     for (x, y), value in profits.items():
         grid[y - north, x - west] = value
+    plt = drawing.pyplot()
     figure, axes = plt.subplots(figsize=(6.4, 5.2), layout="constrained")
     image = axes.imshow(
         grid,
         cmap="YlOrRd",
-        norm=mpl.colors.LogNorm(),
+        norm="log",
         extent=(west - 0.5, east + 0.5, south + 0.5, north - 0.5),
     )
     figure.colorbar(image, label="median of fare and tip for each empty taxi, dollars")
     axes.set_xlabel("cells of 250 m, eastward")
     axes.set_ylabel("southward")
     axes.set_title("The ten most profitable areas, over the whole time", fontsize=10)
-    figure.savefig(path, dpi=110)
+    drawing.save(figure, path)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Draw where it paid to be.")
-    parser.add_argument("--output", default=str(check.FOLDER / "out"), metavar="FOLDER")
+    parser.add_argument("--output", type=Path, default=check.FOLDER / "out", metavar="FOLDER")
     parser.add_argument("--picture", type=Path, default=PICTURE, metavar="FILE")
     arguments = parser.parse_args()
-    draw(means(check.committed(f"{arguments.output}/areas")), arguments.picture)
-    print(f"{arguments.picture}: {arguments.picture.stat().st_size:,} bytes")
+    profits = means(check.committed(str(arguments.output / "areas")))
+    drawing.require_rows(profits, arguments.output)
+    draw(profits, arguments.picture)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(reading.exit_status(main))

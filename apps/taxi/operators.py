@@ -69,6 +69,14 @@ def cents(trips: pa.RecordBatch) -> tuple[Whole, npt.NDArray[np.bool_]]:
     return fare + tip, right & (fare >= 0) & (tip >= 0)
 
 
+def begun(trips: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Of which trips it is known when they began."""
+    known: npt.NDArray[np.bool_] = (
+        trips.column("pickup_datetime").is_valid().to_numpy(zero_copy_only=False)
+    )
+    return known
+
+
 class Routes(Mapper):
     """The trips from cell to cell, 500 m wide."""
 
@@ -79,7 +87,7 @@ class Routes(Mapper):
 
     def map_batch(self, batch: pa.RecordBatch) -> Any:
         start, end = cells(batch, 1)
-        rows = np.flatnonzero((start != NO_CELL) & (end != NO_CELL))
+        rows = np.flatnonzero((start != NO_CELL) & (end != NO_CELL) & begun(batch))
         times = (batch.column(name).take(pa.array(rows)) for name in TIMES)
         return pa.record_batch([start[rows], end[rows], *times], schema=self.output), rows
 
@@ -103,7 +111,8 @@ class Areas(Mapper):
         amounts, right = cents(batch)
         taxi = batch.column("medallion")
         known = taxi.is_valid().to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero((start != NO_CELL) & (end != NO_CELL) & right & known)
+        inside = (start != NO_CELL) & (end != NO_CELL)
+        rows = np.flatnonzero(inside & begun(batch) & right & known)
         places = pa.array(rows)
         columns = [taxi.take(places), start[rows], end[rows], amounts[rows]]
         times = (batch.column(name).take(places) for name in TIMES)
@@ -126,6 +135,7 @@ class Outliers(Mapper):
         # the first that holds is told
         reasons = {
             "outside of the grid of 500 m": far,
+            "no time of pick-up": ~begun(batch),
             "outside of the grid of 250 m": near,
             "negative fare or tip, or none": ~right,
             "no taxi": unknown,

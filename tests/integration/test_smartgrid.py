@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from apps.smartgrid import make_readings
-from apps.smartgrid.make_readings import Grid
+from apps.smartgrid.make_readings import START, Grid
 from tests.integration.disturbed import Watched, figures, nodes_of
 from tests.integration.test_apps import ROOT, command, run
 from tests.integration.workplace import standing, wait_for_output
+from tests.unit.test_smartgrid import hostile_lines
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +41,9 @@ def app(tmp_path: Path) -> Path:
 
 
 def require_right(output: Path, readings: Path) -> None:
-    checked = command("apps.smartgrid.check", "--output", output, "--input", readings)
+    delimiter = " " if ".txt" in readings.name else ","
+    given = ("--output", output, "--input", readings, "--delimiter", delimiter)
+    checked = command("apps.smartgrid.check", *given)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "equal    yes" in checked.stdout
 
@@ -75,6 +79,31 @@ def test_layouts_nodes_and_slices_can_not_be_seen_in_the_output(app: Path) -> No
         assert summary["events_dead"] > 0
     require_right(app / "out", path)
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    ("topology", "module", "far"),
+    [("topology", "check", True), ("outliers", "outliers_check", False)],
+)
+def test_hostile_readings_are_judged_as_the_application_says(
+    app: Path, topology: str, module: str, far: bool
+) -> None:
+    """Lines of all kinds, in two files, the later times first. What is far on makes no windows of seconds."""
+    lines = [line for line in hostile_lines() if far or not line.startswith("22,")]
+    for hours, name in ((0, "b.csv"), (30, "a.csv.gz")):
+        shifted = [line.replace(str(START), str(START + 3600 * hours)) for line in lines]
+        (app / name).write_bytes(
+            gzip.compress("\n".join(shifted).encode())
+            if name.endswith(".gz")
+            else "\n".join(shifted).encode()
+        )
+    readings = app / "[ab].csv*"
+    summary = run(app / f"{topology}.yaml", "--set", f"input={readings}")
+    assert summary["events_in"] == 2 * len(lines)
+    assert summary["events_dead"] > len(lines)
+    checked = command(f"apps.smartgrid.{module}", "--output", app / "out", "--input", readings)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "equal    yes" in checked.stdout
 
 
 @needs_real_readings

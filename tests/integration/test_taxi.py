@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -72,6 +73,55 @@ def test_the_shipped_trips_give_the_rows_of_plain_python_and_one_digest(app: Pat
             for delay in table.column("delay").to_pylist()
         ]
         assert min(delays) > 0
+
+
+def test_late_quoted_and_malformed_lines_are_judged_as_the_application_says(app: Path) -> None:
+    lines = (app / "data" / "trips.csv").read_text().splitlines()
+    hostile = []
+    for number, line in enumerate(lines):
+        values = line.split(",")
+        if number % 50 == 10 and number > 500:
+            hostile.append(lines[number - 300])  # late
+        if number % 50 == 20:
+            values[0] = f'"{values[0]}, ""the"" taxi"'
+        odd = {
+            31: (0, '""'),  # a name without letters
+            32: (0, ""),
+            33: (2, ""),
+            34: (3, "2013-01-01"),  # late
+            35: (3, "soon"),
+            36: (11, "nan"),
+            37: (6, "-74.0000005"),
+            38: (14, "1/2"),
+            39: (11, "3.505"),
+            40: (3, values[3].replace(" ", "T") + "Z"),
+            42: (6, "1e999"),
+            43: (6, "1e"),
+            44: (16, "1,2"),
+        }
+        if number in (941, 1991):
+            values[1] = '"closed by the next mark, or never'
+        if number % 50 in odd:
+            place, value = odd[number % 50]
+            values[place] = value
+        hostile.append(",".join(values) + "\r" * (number % 3 == 0))
+    half = len(hostile) // 2
+    (app / "a.csv.gz").write_bytes(gzip.compress("\n".join(hostile[:half]).encode()))
+    (app / "b.csv").write_text("\n".join(hostile[half:]), newline="\n")
+    summary = run(app, "--set", f"input={app}/[ab].csv*")
+    assert summary["events_dead"] > 200
+    checked = subprocess.run(
+        [
+            *(sys.executable, "-m", "apps.taxi.check", "--trips", f"{app}/[ab].csv*"),
+            *("--output", str(app / "out")),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout.count("equal yes") == 2
 
 
 @needs_trips

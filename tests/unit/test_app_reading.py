@@ -184,7 +184,7 @@ def test_pictures_that_can_not_be_made_are_told(
     for path in (tmp_path / "none" / "a.png", tmp_path / "a.no-format"):
         with pytest.raises(streammine.OutputError, match="the picture can't be written"):
             drawing.save(figure, path)
-    with pytest.raises(streammine.OutputError, match="has no rows to draw"):
+    with pytest.raises(streammine.OutputError, match="there are no rows to draw"):
         drawing.require_rows({}, tmp_path)
 
 

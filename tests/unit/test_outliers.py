@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 
 from apps.smartgrid import outliers_check as check
+from apps.smartgrid import outliers_draw
+from apps.smartgrid.check import FOLDER
 from apps.smartgrid.make_readings import Grid
 from streammine import Topology, read_topology
 from streammine.testing import SimulationResult, assert_deterministic, simulate
 
-TOPOLOGY = Path(check.FOLDER) / "outliers.yaml"
-BASE = str(check.FOLDER)
+TOPOLOGY = FOLDER / "outliers.yaml"
+BASE = str(FOLDER)
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "smartgrid"
 COLUMNS = ("ts", "value", "property", "plug_id", "household_id", "house_id")
 
@@ -51,7 +53,7 @@ def real(name: str) -> list[check.Reading]:
     path = REAL / name
     if not path.is_file():
         pytest.skip(f"the challenge's readings are not in {path}")
-    return list(check.readings_of(path))
+    return list(check.readings_of(path, " " if ".txt" in name else ","))
 
 
 def test_generated_readings_have_the_outliers_that_sorted_lists_find() -> None:
@@ -99,3 +101,17 @@ def test_all_real_houses_for_two_seconds() -> None:
     readings = real("houses0-39-2s.csv.gz")
     result = simulate(shipped(1, 2), {"readings": table(readings)}, seed=1, base=BASE)
     assert rows_of(result) == check.outliers(readings, (1, 2))
+
+
+def test_the_picture_shows_what_was_told_last() -> None:
+    strips = outliers_draw.strips(
+        {
+            9: {(0, 10, 7, 50.0), (5, 10, 7, 25.0)},
+            12: {(3, 13, 7, None), (3, 13, 8, 100.0)},
+            15: {(6, 16, 8, 0.0)},
+        }
+    )
+    assert strips[5] == {7: [(10, 25.0)]}
+    times, lines = outliers_draw.grid(strips[10])
+    assert times == [10, 13, 16]
+    assert repr(lines) == "[[50.0, nan], [nan, 100.0]]"

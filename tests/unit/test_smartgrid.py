@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -48,7 +49,7 @@ def load(at: int, watts: float, plug: int = 0, household: int = 0, house: int = 
 
 def readings(rows: pa.RecordBatch | pa.Table) -> list[check.Reading]:
     return [
-        check.Reading(ts, (house, household, plug), Fraction(str(value)))
+        check.Reading(ts, (house, household, plug), round(value * 1000))
         for ts, value, kind, plug, household, house in zip(*rows.to_pydict().values(), strict=True)
         if kind == 1
     ]
@@ -381,7 +382,11 @@ class TestGrid:
         paths = [tmp_path / name for name in ("a.csv", "a.txt", "a.csv.gz", "a.txt.gz")]
         counts = {make_readings.write_readings(path, grid, 90) for path in paths}
         assert len(counts) == 1
-        found = [list(check.readings_of(path)) for path in paths]
+        delimiters = [" " if ".txt" in path.name else "," for path in paths]
+        found = [
+            list(check.readings_of(path, delimiter))
+            for path, delimiter in zip(paths, delimiters, strict=True)
+        ]
         assert all(each == found[0] for each in found)
         lines = paths[0].read_text().splitlines()
         assert len(lines) == counts.pop()
@@ -411,15 +416,64 @@ class TestGrid:
             Grid(**odd)
 
 
-def test_the_reference_reads_what_is_there_and_no_more(tmp_path: Path) -> None:
+HOSTILE = (
+    ("1,{0},2.5,1,3,2,1", 2_500),
+    ("2,{0},-2.5,1,3,2,1", -2_500),
+    ("2,{0},-2.5,1,3,2,1", -2_500),  # doubled
+    ("3, {0} ,1e-3,0x1,3,2,1", 1),
+    ("4,{0},0.0005,1,3,2,1", 0),
+    ("5,{0},0.0015,1,3,2,1", 2),
+    ('6,{0},"1",1,3,2,1048575', 1_000),
+    ("7,{0},1e6,1,3,2,1", 10**9),
+    ("8,{0},1000000.1,1,3,2,1", None),
+    ("9,{0},nan,1,3,2,1", None),
+    ("10,{0},1/3,1,3,2,1", None),
+    ("11,{0},1_0,1,3,2,1", None),
+    ("12,{0},2.5,0,3,2,1", None),
+    ("13,{0},2.5,1,-1,2,1", None),
+    ("14,{0},2.5,1,3,1048576,1", None),
+    ("15,{0},2.5,1,3,2,4294967297", None),
+    ("16,{0},,1,3,2,1", None),
+    ("17,{0},2.5,1,3,2,1,9", None),
+    ("18,{0},2.5", None),
+    ("19,yesterday,2.5,1,3,2,1", None),
+    ("20,{1},2.5,1,3,2,1", None),
+    ("21,{2},2.5,1,3,2,1", None),
+    ("22,{3},2.5,1,3,2,1", 2_500),
+    ('23,{0},"2.5,1,3,2,1', None),
+    ("24,{0},2.5,1,3,2,1", 2_500),
+)
+"""Lines, and their milliwatts or None where they are no load that counts. {0} is the first second, {1} the
+one before, {2} the first that is too far on and {3} the one before."""
+
+
+def hostile_lines() -> list[str]:
+    end = START + 60 * 2**31
+    return [line.format(START, START - 1, end, end - 1) for line, _ in HOSTILE]
+
+
+def test_the_reference_takes_the_loads_that_the_application_says(tmp_path: Path) -> None:
     path = tmp_path / "readings.csv"
-    path.write_text("1,5,2.5,1,3,2,1\n2,5,2.5,0,3,2,1\n3,5,,1,3,2,1\n4,5,1\n5,x,1,1,1,1,1\n")
-    assert list(check.readings_of(path)) == [check.Reading(5, (1, 2, 3), Fraction(5, 2))]
+    path.write_text("\n".join(hostile_lines()) + "\n")
+    expected = [milliwatts for _, milliwatts in HOSTILE if milliwatts is not None]
+    assert [each.milliwatts for each in check.readings_of(path)] == expected
 
 
-def test_the_reference_knows_nothing_from_before_the_start() -> None:
-    before, after = readings(batch([load(-1, 9.0), load(0, 1.0)]))
-    assert check.forecasts([before, after]) == check.forecasts([after])
+def test_the_operator_takes_the_same_loads() -> None:
+    rows = [
+        (line, milliwatts)
+        for line, (_, milliwatts) in zip(hostile_lines(), HOSTILE, strict=True)
+        if re.fullmatch(r"\d+,\d+,[-.e\d]+,\d,-?\d+,\d{1,9},\d{1,9}", line)
+    ]
+    assert len(rows) == 14
+    for line, milliwatts in rows:
+        _, ts, value, *others = line.split(",")
+        row = batch([(int(ts), float(value), *map(int, others))])  # type: ignore[list-item]
+        try:
+            found = Loads().map_batch(row)[0]["milliwatts"].to_pylist()
+        except ValueError:
+            found = []
+        assert found == ([] if milliwatts is None else [milliwatts]), line
 
 
 def test_the_check_tells_the_first_row_that_differs() -> None:

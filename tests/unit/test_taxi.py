@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.taxi import check, make_trips
+from apps.taxi import check, draw, make_trips
 from apps.taxi.operators import POINTS, Areas, Outliers, Routes, cells
 from streammine.testing import check_operator
 
@@ -177,3 +177,56 @@ def test_plain_python_counts_a_trip_in_the_query_that_needs_nothing_it_lacks(
         "no start": [0, 0],
         "cut": [0, 0],
     }
+
+
+WHOLE = "a,b,2013-01-01 00:00:00,{0},120,0.44,-73.95,40.71,-73.96,40.71,CSH,{1},0,0,{2},0,4"
+
+
+def trips_in(
+    folder: Path, *lines: tuple[str, str, str], prepared: bool = False
+) -> list[check.Trip]:
+    """The trips of lines with these drop-offs, fares and tips."""
+    path = folder / "trips.csv"
+    path.write_text("\n".join(WHOLE.format(*line) for line in lines))
+    return list(check.trips_of(path, prepared))
+
+
+def test_plain_python_leaves_out_lines_of_minutes_that_are_over(tmp_path: Path) -> None:
+    times = ["00:02:30", "00:02:10", "00:01:59", "00:03:00", "00:02:59", "00:03:00"]
+    lines = [(f"2013-01-01 {time}", "1", "0") for time in times]
+    in_time = trips_in(tmp_path, *lines)
+    minute = in_time[0].dropoff // 60 * 60
+    assert [trip.dropoff - minute for trip in in_time] == [10, 30, 60, 60]
+    prepared = trips_in(tmp_path, *lines, prepared=True)
+    assert [trip.dropoff - minute for trip in prepared] == [-1, 10, 30, 59, 60, 60]
+
+
+def test_plain_python_and_the_operator_round_cents_alike(tmp_path: Path) -> None:
+    amounts = ["3.505", "3.515", "0.125", "-0.004", "nan", "inf", "1e11", "10995116277.75", "2.675"]
+    lines = [("2013-01-01 00:02:00", amount, "1") for amount in amounts]
+    found = [trip.cents for trip in trips_in(tmp_path, *lines)]
+    batch = batch_of(
+        [(-73.98, 40.75)] * len(amounts),
+        fare_amount=[float(amount) for amount in amounts],
+        tip_amount=[1.0] * len(amounts),
+    )
+    areas, kept = Areas().map_batch(batch)
+    assert [cents for cents in found if cents is not None] == areas["cents"].to_pylist()
+    assert [n for n, cents in enumerate(found) if cents is not None] == kept.tolist()
+
+
+def test_a_trip_that_does_not_say_when_it_began_is_an_outlier(tmp_path: Path) -> None:
+    times = pa.array([None, 0], pa.timestamp("s"))
+    batch = batch_of([(-73.98, 40.75)] * 2, pickup_datetime=times)
+    for operator in (Routes, Areas):
+        assert operator().map_batch(batch)[1].tolist() == [1]
+    assert Outliers().map_batch(batch)[0]["reason"].to_pylist() == ["no time of pick-up"]
+    path = tmp_path / "trips.csv"
+    path.write_text(WHOLE.format("2013-01-01 00:02:00", 1, 1).replace("2013-01-01 00:00:00", ""))
+    assert not list(check.trips_of(path))
+
+
+def test_the_picture_shows_mean_profitability_by_cell() -> None:
+    nothing = [None] * 4
+    rows = [(0, 0, "1.2", 1, 5.0, 5.0, *nothing), (0, 0, "1.2", 2, 6.0, 3.0, "2.1", 1, 9.0, 9.0)]
+    assert draw.means(rows) == {(1, 2): 4.0, (2, 1): 9.0}
