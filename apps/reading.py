@@ -55,7 +55,8 @@ _FLOAT = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d([ T]([01]\d|2[0-3])(:\d\d(:\d\d)?)?(?P<zone>Z|[+-]\d\d(:?[0-5]\d)?)?)?",
+    r"\d{4}-\d\d-\d\d([ T]([01]\d|2[0-3])(:\d\d(:\d\d(\.(?P<parts>\d{1,6}))?)?)?"
+    r"(?P<zone>Z|[+-]\d\d(:?[0-5]\d)?)?)?",
     re.ASCII,
 )
 
@@ -221,27 +222,27 @@ def number(value: Value) -> float | None:
     return float("nan") if found["nan"] else float(value)
 
 
-def second(value: Value) -> int | None:
-    """A time, in seconds from the beginning of 1970."""
+def time(value: Value, digits: int = 0) -> int | None:
+    """A time in seconds from the beginning of 1970 on, or in parts of a second that have so many digits."""
     if value is None:
         return None
-    value = value.strip()
-    found = _TIME.fullmatch(value)
-    if found is None:
+    found = _TIME.fullmatch(value := value.strip())
+    if found is None or len(parts := found["parts"] or "") > digits:
         raise ValueError(f"{value!r} is no time")
-    moment = datetime.fromisoformat(value)
+    moment = datetime.fromisoformat(value.replace(f".{parts}", "") if parts else value)
     if found["zone"] is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp())
+    scale: int = 10**digits
+    return int(moment.timestamp()) * scale + int(parts.ljust(digits, "0") or 0)
 
 
-def in_time(rows: Iterable[Row], time: Callable[[Row], int], epoch: int) -> Iterator[Row]:
+def in_time(rows: Iterable[Row], time_of: Callable[[Row], int], epoch: int) -> Iterator[Row]:
     """The rows of a file that is read directly, without those that come late. Epochs have a length in the
-    unit of `time`."""
+    unit of `time_of`."""
     reached: int | None = None
     for row in rows:
-        if reached is None or time(row) // epoch >= reached:
-            reached = time(row) // epoch
+        if reached is None or time_of(row) // epoch >= reached:
+            reached = time_of(row) // epoch
             yield row
 
 

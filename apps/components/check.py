@@ -1,20 +1,20 @@
 """Proves the components right: finds them again by union-find, and compares every epoch.
 
-``python -m apps.components.check [--edges FILE] [--output FOLDER] [--epoch EDGES]``, for the edges, the
+``python -m apps.components.check [--edges GLOB] [--output FOLDER] [--epoch EDGES]``, for the edges, the
 output and the length of an epoch that the topology was run with. Nothing here is the engine's but the
-reading of its committed output.
+reading of its committed output. Decisions are those of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
 import streammine
+from apps import reading
 
 FOLDER = Path(__file__).parent
 EPOCH_EDGES = 25
@@ -46,15 +46,18 @@ class UnionFind:
         return {node: self.find(node) for node in self._parents}
 
 
-def edges_of(path: Path) -> Iterator[Edge]:
-    """The edges of a file, two numbers a line."""
-    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-        for line in file:
-            u, v = line.split()
-            yield int(u), int(v)
+def edges_of(pattern: str | Path) -> Iterator[Edge | None]:
+    """The edges of all files, one file after the other; None for a dead letter."""
+    for path in reading.paths(pattern):
+        for record in reading.records(path, 2, " "):
+            try:
+                u, v = map(reading.whole_number, record or ())
+            except ValueError:
+                u = v = None
+            yield None if u is None or v is None else (u, v)
 
 
-def changes_by_epoch(edges: Iterable[Edge], epoch_edges: int) -> Changes:
+def changes_by_epoch(edges: Iterable[Edge | None], epoch_edges: int) -> Changes:
     """What each epoch changes, found anew from all edges up to its end."""
     changes: Changes = {}
     sets = UnionFind()
@@ -64,7 +67,7 @@ def changes_by_epoch(edges: Iterable[Edge], epoch_edges: int) -> Changes:
         some = list(islice(arriving, epoch_edges))
         if not some:
             return changes
-        for u, v in some:
+        for u, v in filter(None, some):
             sets.join(u, v)
         after = sets.components()
         if after != before:
@@ -76,12 +79,15 @@ def changes_by_epoch(edges: Iterable[Edge], epoch_edges: int) -> Changes:
 def committed(folder: str) -> Changes:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
     changes: Changes = {}
-    for epoch, table in streammine.read_output(folder):
-        rows = table.to_pylist()
-        assert all(row["epoch"] == epoch for row in rows)
-        changes[epoch] = {row["node"]: row["component"] for row in rows}
-        assert len(changes[epoch]) == len(rows), f"a node is twice in epoch {epoch}"
-    return {epoch: changed for epoch, changed in changes.items() if changed}
+    for epoch, rows in reading.committed(folder, ("epoch", "node", "component")):
+        changed = {node: component for of_epoch, node, component in rows if of_epoch == epoch}
+        if len(changed) < len(rows):
+            raise streammine.OutputError(
+                f"{folder}: a node of epoch {epoch} is twice, or a row is of another epoch"
+            )
+        if changed:
+            changes[epoch] = changed
+    return changes
 
 
 def final(changes: Changes) -> dict[int, int]:
@@ -95,16 +101,12 @@ def final(changes: Changes) -> dict[int, int]:
 def main() -> int:
     """0 when both are equal, else 1."""
     parser = argparse.ArgumentParser(description="Compare components with a plain union-find's.")
-    parser.add_argument("--edges", default=str(FOLDER / "data" / "edges.txt"), metavar="FILE")
+    parser.add_argument("--edges", default=str(FOLDER / "data" / "edges.txt"), metavar="GLOB")
     parser.add_argument("--output", default=str(FOLDER / "out"), metavar="FOLDER")
     parser.add_argument("--epoch", type=int, default=EPOCH_EDGES, metavar="EDGES")
     arguments = parser.parse_args()
-    expected = changes_by_epoch(edges_of(Path(arguments.edges)), arguments.epoch)
-    try:
-        found = committed(arguments.output)
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
+    found = committed(arguments.output)
+    expected = changes_by_epoch(edges_of(arguments.edges), arguments.epoch)
     components = final(found)
     print(f"nodes       {len(components):,}")
     print(f"components  {len(set(components.values())):,}")
@@ -119,4 +121,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

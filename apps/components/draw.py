@@ -1,22 +1,19 @@
 """Draws how the components grew: ``python -m apps.components.draw [--output FOLDER] [--picture FILE]``.
 
-Needs matplotlib (the extra `bench`), and output that the topology has committed.
+Needs output that the topology has committed.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
+from apps import drawing, reading
 from apps.components import check
 
-PICTURE = Path(__file__).parents[2] / "docs" / "components.png"
+PICTURE = drawing.DOCS / "components.png"
 ALL, LARGEST, OTHERS = "#8aa4c8", "#c0392b", "#7f8c8d"
 
 
@@ -33,7 +30,7 @@ def sizes(changes: check.Changes) -> list[list[int]]:
 def draw(after: list[list[int]], path: Path) -> None:
     """The nodes in all, in the largest component and in the second, and how many components."""
     epochs = range(len(after))
-    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
+    figure, axes = drawing.pyplot().subplots(figsize=(7.5, 3.4), layout="constrained")
     axes.fill_between(epochs, [sum(each) for each in after], color=ALL, alpha=0.3, label="nodes")
     axes.plot(epochs, [each[0] for each in after], color=LARGEST, label="largest component")
     second = [each[1] if len(each) > 1 else 0 for each in after]
@@ -45,17 +42,19 @@ def draw(after: list[list[int]], path: Path) -> None:
     axes.set_ylim(0)
     axes.legend(frameon=False, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
+    drawing.save(figure, path)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Draw how the components grew.")
-    parser.add_argument("--output", default=str(check.FOLDER / "out"), metavar="FOLDER")
+    parser.add_argument("--output", type=Path, default=check.FOLDER / "out", metavar="FOLDER")
     parser.add_argument("--picture", type=Path, default=PICTURE, metavar="FILE")
     arguments = parser.parse_args()
-    draw(sizes(check.committed(arguments.output)), arguments.picture)
-    print(f"{arguments.picture}: {arguments.picture.stat().st_size:,} bytes")
+    changes = check.committed(str(arguments.output))
+    drawing.require_rows(changes, arguments.output)
+    draw(sizes(changes), arguments.picture)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(reading.exit_status(main))

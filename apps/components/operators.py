@@ -5,9 +5,7 @@ it tells its neighbours, and they do the same; when nothing is told any more, al
 have the component's least number for their label, which is the component's name. Edges are only ever
 added, so labels only ever fall, and what an epoch's edges don't touch is not looked at again.
 
-Source: the propagation of least labels is Kang, Tsourakakis and Faloutsos, "PEGASUS: a peta-scale graph
-mining system" (2009), §4.4; Murray et al., "Naiad: a timely dataflow system" (2013), §6.4, show it
-incrementally, in a loop inside of each epoch. Decisions of this program:
+Decisions of these operators:
 
 One kind of row
     All rows that go round are messages: `node` is told by `neighbour` of the label `component`. An edge

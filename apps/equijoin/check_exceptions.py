@@ -1,83 +1,73 @@
 """Proves the exceptions right: looks at every order and payment in plain Python, and compares.
 
-``python -m apps.equijoin.check_exceptions [--input FOLDER] [--output FOLDER]``, for the folder of orders.csv
-and payments.csv and the output that ``exceptions.yaml`` was run with.
+``python -m apps.equijoin.check_exceptions [--orders GLOB] [--payments GLOB] [--output FOLDER]``, for the
+orders, the payments and the output that ``exceptions.yaml`` was run with. Nothing here is the engine's but
+the reading of its committed output. Decisions are those of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
-import streammine
+from apps import reading
+from apps.equijoin.check import FOLDER, SECONDS, Event, add_arguments, events_of
 
-FOLDER = Path(__file__).parent
-SECONDS = 60
-"""As in the topology."""
-
-Exceptions = Counter[tuple[int, int, str, int]]
+Exceptions = Counter[tuple[int, int | None, str, int | None]]
 """How often there is each (second, order, what, cents)."""
 
 
-def rows_of(path: Path) -> list[tuple[int, ...]]:
-    with open(path, newline="") as file:
-        return [tuple(map(int, row)) for row in list(csv.reader(file))[1:]]
-
-
-def exceptions(folder: Path) -> Exceptions:
-    """Each order with all payments, and each payment with all orders."""
-    orders, payments = rows_of(folder / "orders.csv"), rows_of(folder / "payments.csv")
-    ordered = {order: ts for ts, order, _ in orders}
-    in_time = [
-        order in ordered and 0 <= ts - ordered[order] <= SECONDS for ts, order, _ in payments
-    ]
-    paid = {order for (_, order, _), good in zip(payments, in_time, strict=True) if good}
-    found = Exceptions(
-        (ts, order, "unpaid", cents) for ts, order, cents in orders if order not in paid
-    )
-    found.update(
-        (ts, order, "belated", cents)
-        for (ts, order, cents), good in zip(payments, in_time, strict=True)
-        if not good
-    )
+def exceptions(orders: Sequence[Event], payments: Sequence[Event]) -> Exceptions:
+    """Each order with the payments for it, and each payment with the orders that it is for."""
+    ordered_at, paid_at = times(orders), times(payments)
+    found: Exceptions = Counter()
+    for ts, order, cents in orders:
+        if not any(0 <= paid - ts <= SECONDS for paid in paid_at.get(order, [])):
+            found[ts, order, "unpaid", cents] += 1
+    for ts, order, paid in payments:
+        if not any(0 <= ts - ordered <= SECONDS for ordered in ordered_at.get(order, [])):
+            found[ts, order, "belated", paid] += 1
     return found
 
 
-def committed(folder: str) -> Exceptions:
+def times(events: Sequence[Event]) -> dict[int | None, list[int]]:
+    """When there was something of each order; what has no number is of none."""
+    found: dict[int | None, list[int]] = defaultdict(list)
+    for ts, order, _ in events:
+        if order is not None:
+            found[order].append(ts)
+    return found
+
+
+def committed(folder: str | Path) -> Exceptions:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
     found: Exceptions = Counter()
-    for _, table in streammine.read_output(folder):
-        found.update(
-            (row["ts"], row["order"], row["what"], row["cents"]) for row in table.to_pylist()
-        )
+    for _, rows in reading.committed(folder, ("ts", "order", "what", "cents")):
+        found.update((ts, order, what, cents) for ts, order, what, cents in rows)
     return found
 
 
 def main() -> int:
     """0 when both are equal, else 1."""
     parser = argparse.ArgumentParser(description="Compare exceptions with those of plain Python.")
-    parser.add_argument("--input", type=Path, default=FOLDER / "data", metavar="FOLDER")
-    parser.add_argument("--output", default=str(FOLDER / "out-exceptions"), metavar="FOLDER")
+    add_arguments(parser)
+    parser.add_argument("--output", type=Path, default=FOLDER / "out-exceptions", metavar="FOLDER")
     arguments = parser.parse_args()
-    expected = exceptions(arguments.input)
-    try:
-        found = committed(arguments.output)
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
+    found = committed(arguments.output)
+    orders = list(events_of(arguments.orders, "cents"))
+    expected = exceptions(orders, list(events_of(arguments.payments, "paid")))
     for what in ("unpaid", "belated"):
         print(f"{what:9} {sum(count for row, count in found.items() if row[2] == what):,}")
     if found == expected:
         print("equal     yes: every row is that of plain Python")
         return 0
-    print(
-        f"equal     NO: {min({*found.items()} ^ {*expected.items()})[0]} is the first that differs"
-    )
+    row, _ = min(found.items() ^ expected.items(), key=repr)
+    print(f"equal     NO: {row} is there {found[row]} times instead of {expected[row]}")
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

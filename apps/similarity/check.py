@@ -1,13 +1,13 @@
 """Proves the search right: compares each message with all recent ones in plain Python.
 
-``python -m apps.similarity.check [--input FILE] [--output FOLDER]``, for the messages and the output that the
-topology was run with. Nothing here is the engine's but the reading of its committed output.
+``python -m apps.similarity.check [--input GLOB] [--output FOLDER]``, for the messages and the output that the
+topology was run with. Nothing here is the engine's but the reading of its committed output. Decisions are
+those of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import streammine
+from apps import reading
 
 FOLDER = Path(__file__).parent
+EPOCH_SECONDS = 60
 WINDOW_SECONDS = 600
 FEWEST_SHARED = 2
 """As in the topology."""
@@ -29,60 +31,73 @@ Pairs = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Message:
-    number: int
+    number: int | None
     second: int
-    area: str
+    area: str | None
     words: frozenset[str]
 
 
-def messages_of(path: Path) -> Iterator[Message]:
-    """The messages of a CSV file."""
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            words = frozenset(_WORD.findall(row["text"].lower()))
-            yield Message(int(row["message"]), int(row["ts"]), row["area"], words)
+def messages_of(pattern: str | Path) -> Iterator[Message]:
+    """The messages of all files that count, without late ones."""
+    for path in reading.paths(pattern):
+        records = reading.named_records(path, ("message", "ts", "area", "text"))
+        parsed = filter(None, map(_message, records))
+        yield from reading.in_time(parsed, lambda message: message.second, EPOCH_SECONDS)
+
+
+def _message(record: list[reading.Value] | None) -> Message | None:
+    """None for a dead letter."""
+    if record is None:
+        return None
+    try:
+        number, second = map(reading.whole_number, record[:2])
+        area, text = map(reading.text, record[2:])
+    except ValueError:
+        return None
+    words = frozenset(word.lower() for word in _WORD.findall(text or ""))
+    return None if second is None else Message(number, second, area, words)
 
 
 def most_similar(messages: Iterable[Message]) -> Pairs:
     """Every message against every other one."""
-    everything = list(messages)
+    everything = [(each, each.number) for each in messages if each.area is not None]
     pairs: Pairs = {}
-    for message in everything:
+    for message, number in everything:
+        if number is None:
+            continue
         shared = [
-            (len(message.words & other.words), other.number)
-            for other in everything
+            (len(message.words & other.words), earlier)
+            for other, earlier in everything
             if other.area == message.area
-            and other.number < message.number
+            and earlier is not None
+            and earlier < number
             and message.second - WINDOW_SECONDS <= other.second <= message.second
         ]
-        count, number = max(shared, default=(0, -1))
+        count, similar = max(shared, default=(0, -1))
         if count >= FEWEST_SHARED:
-            pairs[message.number] = number, count
+            pairs[number] = similar, count
     return pairs
 
 
 def committed(folder: str) -> Pairs:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
     pairs: Pairs = {}
-    for _, table in streammine.read_output(folder):
-        for row in table.to_pylist():
-            assert row["message"] not in pairs, f"{row} is there twice"
-            pairs[row["message"]] = row["similar"], row["shared"]
+    for _, rows in reading.committed(folder, ("message", "similar", "shared")):
+        for message, similar, shared in rows:
+            if message in pairs:
+                raise streammine.OutputError(f"{folder}: message {message} is there twice")
+            pairs[message] = similar, shared
     return pairs
 
 
 def main() -> int:
     """0 when both are equal, else 1."""
     parser = argparse.ArgumentParser(description="Compare similar messages with plain Python's.")
-    parser.add_argument("--input", default=str(FOLDER / "data" / "messages.csv"), metavar="FILE")
+    parser.add_argument("--input", default=str(FOLDER / "data" / "messages.csv"), metavar="GLOB")
     parser.add_argument("--output", default=str(FOLDER / "out"), metavar="FOLDER")
     arguments = parser.parse_args()
-    expected = most_similar(messages_of(Path(arguments.input)))
-    try:
-        found = committed(arguments.output)
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
+    found = committed(arguments.output)
+    expected = most_similar(messages_of(arguments.input))
     print(f"messages with a similar one  {len(found):,}")
     if found == expected:
         print("equal                        yes: every pair is that of plain Python")
@@ -96,4 +111,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

@@ -1,41 +1,39 @@
 """Draws how alike messages are: ``python -m apps.similarity.draw [--output FOLDER] [--picture FILE]``.
 
-Needs matplotlib (the extra `bench`), and output that the topology has committed.
+Needs output that the topology has committed.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-import streammine
+from apps import drawing, reading
 from apps.similarity import check
 
-PICTURE = Path(__file__).parents[2] / "docs" / "similarity.png"
+PICTURE = drawing.DOCS / "similarity.png"
 MOST = 5
 COLOURS = ("#d6e0ee", "#a9bfdc", "#6f8fbf", "#c0392b")
 
 
-def minutes(folder: str) -> list[Counter[int]]:
+def minutes(folder: str | Path) -> list[Counter[int]]:
     """For each minute from the first to the last, how many messages share so many words with their most
     similar one; `MOST` stands for as many or more."""
-    found: dict[int, Counter[int]] = {}
-    for epoch, table in streammine.read_output(folder):
-        shared = table.column("shared").to_pylist()
-        found[epoch] = Counter(min(MOST, count) for count in shared)
+    found = {
+        epoch: Counter(min(MOST, count) for (count,) in rows)
+        for epoch, rows in reading.committed(folder, ("shared",))
+        if rows
+    }
+    drawing.require_rows(found, folder)
     first, last = min(found), max(found)
     return [found.get(epoch, Counter()) for epoch in range(first, last + 1)]
 
 
 def draw(counts: list[Counter[int]], path: Path) -> None:
     """A bar for each minute, parted by how many words are shared."""
-    figure, axes = plt.subplots(figsize=(7.5, 3.0), layout="constrained")
+    figure, axes = drawing.pyplot().subplots(figsize=(7.5, 3.0), layout="constrained")
     below = [0] * len(counts)
     for shared, colour in zip(range(check.FEWEST_SHARED, MOST + 1), COLOURS, strict=True):
         heights = [each[shared] for each in counts]
@@ -48,17 +46,17 @@ def draw(counts: list[Counter[int]], path: Path) -> None:
     axes.set_ylim(0, max(below) * 1.3)
     axes.legend(frameon=False, loc="upper left", ncols=4)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
+    drawing.save(figure, path)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Draw how alike messages are.")
-    parser.add_argument("--output", default=str(check.FOLDER / "out"), metavar="FOLDER")
+    parser.add_argument("--output", type=Path, default=check.FOLDER / "out", metavar="FOLDER")
     parser.add_argument("--picture", type=Path, default=PICTURE, metavar="FILE")
     arguments = parser.parse_args()
     draw(minutes(arguments.output), arguments.picture)
-    print(f"{arguments.picture}: {arguments.picture.stat().st_size:,} bytes")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(reading.exit_status(main))

@@ -85,7 +85,7 @@ def _parsed(record: list[reading.Value] | None) -> _Line | None:
     if record is None:
         return None
     try:
-        taxi, pickup, dropoff = reading.text(record[0]), *map(reading.second, record[2:4])
+        taxi, pickup, dropoff = reading.text(record[0]), *map(reading.time, record[2:4])
         degrees = [reading.number(value) for value in record[6:10]]
         dollars = [reading.number(record[place]) for place in (11, 14)]
     except ValueError:

@@ -1,15 +1,13 @@
 """Proves the trends right: finds them again in plain Python, and compares every epoch.
 
-``python -m apps.trends.check [--edits FILE] [--output FOLDER] [--epoch SECONDS]``, for the edits, the output
+``python -m apps.trends.check [--edits GLOB] [--output FOLDER] [--epoch SECONDS]``, for the edits, the output
 and the length of an epoch that the topology was run with. Nothing here is the engine's but the reading of its
-committed output.
+committed output. Decisions are those of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import gzip
 import json
 import sys
 from collections import defaultdict
@@ -17,9 +15,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import streammine
+from apps import reading
 
 FOLDER = Path(__file__).parent
+SECOND = 1_000_000
+"""In microseconds."""
+
 EPOCH_SECONDS = 60
 WINDOW_SECONDS = 1200
 """As in the topology, and its operator."""
@@ -33,23 +34,32 @@ Trends = dict[int, set[Row]]
 
 @dataclass(frozen=True)
 class Edit:
-    """`milliseconds` count from the beginning of 1970."""
+    """`microseconds` count from the beginning of 1970."""
 
-    milliseconds: int
+    microseconds: int
     channel: str
     user: str
     added: int
 
 
-def edits_of(path: Path) -> Iterator[Edit]:
-    """The edits of a file, one JSON object a line."""
-    origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
-        for line in file:
-            edit = json.loads(line)
-            passed = datetime.datetime.fromisoformat(edit["time"]) - origin
-            milliseconds = passed // datetime.timedelta(milliseconds=1)
-            yield Edit(milliseconds, edit["channel"], edit["user"], edit["added"])
+def edits_of(pattern: str | Path, epoch_seconds: int = EPOCH_SECONDS) -> Iterator[Edit]:
+    """The edits of all files that count, without late ones."""
+    for path in reading.paths(pattern):
+        edits = filter(None, map(_edit, reading.lines(path)))
+        yield from reading.in_time(edits, lambda edit: edit.microseconds, epoch_seconds * SECOND)
+
+
+def _edit(line: bytes) -> Edit | None:
+    """None for a dead letter."""
+    try:
+        found = json.loads(line)
+        time, channel, user, added = (found[name] for name in ("time", "channel", "user", "added"))
+        microseconds = reading.time(time, 6)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    if microseconds is None or not (isinstance(channel, str) and isinstance(user, str)):
+        return None
+    return Edit(microseconds, channel, user, added) if type(added) is int else None
 
 
 def trends_by_epoch(edits: Iterable[Edit], epoch_seconds: int, window_seconds: int) -> Trends:
@@ -60,10 +70,10 @@ def trends_by_epoch(edits: Iterable[Edit], epoch_seconds: int, window_seconds: i
         by_channel[edit.channel].append(edit)
     trends: Trends = defaultdict(set)
     for channel, all_of_it in by_channel.items():
-        for epoch in {edit.milliseconds // (epoch_seconds * 1000) for edit in all_of_it}:
-            end = (epoch + 1) * epoch_seconds * 1000
-            first = end - window_seconds * 1000
-            lately = [edit for edit in all_of_it if first <= edit.milliseconds < end]
+        for epoch in {edit.microseconds // (epoch_seconds * SECOND) for edit in all_of_it}:
+            end = (epoch + 1) * epoch_seconds * SECOND
+            first = end - window_seconds * SECOND
+            lately = [edit for edit in all_of_it if first <= edit.microseconds < end]
             users = {edit.user for edit in lately}
             added = sum(edit.added for edit in lately)
             trends[epoch].add((channel, len(lately), len(users), added))
@@ -72,29 +82,22 @@ def trends_by_epoch(edits: Iterable[Edit], epoch_seconds: int, window_seconds: i
 
 def committed(folder: str) -> Trends:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
-    trends: Trends = {}
-    for epoch, table in streammine.read_output(folder):
-        rows = [tuple(row.values()) for row in table.to_pylist()]
-        assert len(set(rows)) == len(rows), f"a channel is twice in epoch {epoch}"
-        if rows:
-            trends[epoch] = {(str(row[0]), *map(int, row[1:])) for row in rows}  # type: ignore[misc]
-    return trends
+    found = reading.committed_sets(folder, ("channel", "edits", "users", "added"))
+    return {
+        epoch: {(row[0], row[1], row[2], row[3]) for row in rows} for epoch, rows in found.items()
+    }
 
 
 def main() -> int:
     """0 when both are equal, else 1."""
     parser = argparse.ArgumentParser(description="Compare trends with those of plain Python.")
-    parser.add_argument("--edits", default=str(FOLDER / "data" / "edits.jsonl"), metavar="FILE")
+    parser.add_argument("--edits", default=str(FOLDER / "data" / "edits.jsonl"), metavar="GLOB")
     parser.add_argument("--output", default=str(FOLDER / "out"), metavar="FOLDER")
     parser.add_argument("--epoch", type=int, default=EPOCH_SECONDS, metavar="SECONDS")
     arguments = parser.parse_args()
-    edits = edits_of(Path(arguments.edits))
+    found = committed(arguments.output)
+    edits = edits_of(arguments.edits, arguments.epoch)
     expected = trends_by_epoch(edits, arguments.epoch, WINDOW_SECONDS)
-    try:
-        found = committed(arguments.output)
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
     print(f"epochs      {len(found):,}")
     print(f"rows        {sum(map(len, found.values())):,}")
     if found == expected:
@@ -107,4 +110,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

@@ -1,56 +1,55 @@
 """Proves a word count right: counts again in plain Python, and compares row by row.
 
 ``python -m apps.wordcount.check [--input GLOB] [--output FOLDER]``, for the input and output that
-the topology was run with. Nothing here is the engine's but the reading of its committed output.
+the topology was run with. Nothing here is the engine's but the reading of its committed output. Decisions are
+those of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import glob
-import gzip
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import streammine
+from apps import reading
 
 FOLDER = Path(__file__).parent
 EPOCH_LINES = 1_000
 """As in the topology."""
 
-_WORD = re.compile(rb"[A-Za-z]+")
+_WORD = re.compile(r"[A-Za-z]+")
 
 Counts = dict[tuple[int, str], int]
 """Occurrences by (epoch, word)."""
 
 
-def lines_of(pattern: str) -> Iterator[bytes]:
-    """The lines of all files, one file after the other in path order."""
-    for path in sorted(glob.glob(pattern, recursive=True)):
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-            yield from file
+def words_of(line: str | None) -> list[str]:
+    """The words of a line; a dead letter has none."""
+    return [word.lower() for word in _WORD.findall(line or "")]
 
 
-def counted(lines: Iterator[bytes]) -> Counts:
+def counted(lines: Iterable[str | None]) -> Counts:
     """The word count, as a reader would do it."""
     counts: Counter[tuple[int, str]] = Counter()
     for number, line in enumerate(lines):
-        words = _WORD.findall(line.lower())
-        counts.update((number // EPOCH_LINES, word.decode()) for word in words)
+        counts.update((number // EPOCH_LINES, word) for word in words_of(line))
     return dict(counts)
 
 
 def committed(folder: str) -> Counts:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
     counts: Counts = {}
-    for epoch, table in streammine.read_output(folder):
-        for row in table.to_pylist():
-            assert row["epoch"] == epoch
-            assert (epoch, row["word"]) not in counts, f"{row} is there twice"
-            counts[epoch, row["word"]] = row["count"]
+    for epoch, rows in reading.committed(folder, ("epoch", "word", "count")):
+        for of_epoch, word, count in rows:
+            if of_epoch != epoch or (epoch, word) in counts:
+                raise streammine.OutputError(
+                    f"{folder}: {word!r} of epoch {of_epoch} is twice, or in epoch {epoch}"
+                )
+            counts[epoch, word] = count
     return counts
 
 
@@ -60,12 +59,8 @@ def main() -> int:
     parser.add_argument("--input", default=str(FOLDER / "text" / "*.txt"), metavar="GLOB")
     parser.add_argument("--output", default=str(FOLDER / "out"), metavar="FOLDER")
     arguments = parser.parse_args()
-    expected = counted(lines_of(arguments.input))
-    try:
-        found = committed(arguments.output)
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
+    found = committed(arguments.output)
+    expected = counted(reading.texts(arguments.input))
     total: Counter[str] = Counter()
     for (_, word), count in found.items():
         total[word] += count
@@ -85,4 +80,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

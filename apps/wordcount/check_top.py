@@ -1,41 +1,41 @@
 """Proves the most frequent words right: counts each window anew in plain Python, and compares row by row.
 
 ``python -m apps.wordcount.check_top [--input GLOB] [--output FOLDER]``, for the input and output that
-``top.yaml`` was run with: the first of the two applications that Wu & Tan (2015), section V, measure by.
+``top.yaml`` was run with. Nothing here is the engine's but the reading of its committed output. Decisions are
+those of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import streammine
-from apps.wordcount.check import FOLDER, lines_of
+from apps import reading
+from apps.wordcount.check import FOLDER, words_of
 
 EPOCH_LINES = 100
 WINDOW_EPOCHS = 10
 FIRST = 10
+FEWEST_LETTERS = 4
 """As in the topology."""
-
-_WORD = re.compile(rb"[A-Za-z]{4,}")
 
 Ranks = dict[int, list[tuple[str, int]]]
 """By epoch, the words and their counts in the order of their ranks."""
 
 
-def most_frequent(lines: Iterable[bytes]) -> Ranks:
+def most_frequent(lines: Iterable[str | None]) -> Ranks:
     """Of every window that holds words, the most frequent ones; the last windows begin in the text and end
     behind it."""
     words: dict[int, list[str]] = {}
     for number, line in enumerate(lines):
-        found = [word.decode() for word in _WORD.findall(line.lower())]
+        found = [word for word in words_of(line) if len(word) >= FEWEST_LETTERS]
         words.setdefault(number // EPOCH_LINES, []).extend(found)
     ranks: Ranks = {}
-    for epoch in range(max(words) + WINDOW_EPOCHS):
+    for epoch in range(len(words) + WINDOW_EPOCHS - 1 if words else 0):
         counts: Counter[str] = Counter()
         for each in range(epoch - WINDOW_EPOCHS + 1, epoch + 1):
             counts.update(words.get(each, []))
@@ -48,11 +48,11 @@ def most_frequent(lines: Iterable[bytes]) -> Ranks:
 def committed(folder: str) -> Ranks:
     """What the engine committed. Raises streammine.OutputError when there is nothing."""
     ranks: Ranks = {}
-    for epoch, table in streammine.read_output(folder):
-        rows = sorted(table.to_pylist(), key=lambda row: int(row["rank"]))
-        assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1)), f"epoch {epoch}"
+    for epoch, rows in reading.committed(folder, ("rank", "word", "count")):
+        if sorted(rank for rank, _, _ in rows) != list(range(1, len(rows) + 1)):
+            raise streammine.OutputError(f"{folder}: epoch {epoch} does not have each rank once")
         if rows:
-            ranks[epoch] = [(row["word"], row["count"]) for row in rows]
+            ranks[epoch] = [(word, count) for _, word, count in sorted(rows)]
     return ranks
 
 
@@ -62,12 +62,8 @@ def main() -> int:
     parser.add_argument("--input", default=str(FOLDER / "text" / "*.txt"), metavar="GLOB")
     parser.add_argument("--output", default=str(Path(FOLDER) / "out-top"), metavar="FOLDER")
     arguments = parser.parse_args()
-    expected = most_frequent(lines_of(arguments.input))
-    try:
-        found = committed(arguments.output)
-    except streammine.OutputError as error:
-        print(error, file=sys.stderr)
-        return 1
+    found = committed(arguments.output)
+    expected = most_frequent(reading.texts(arguments.input))
     print(f"windows   {len(found):,}")
     last = found.get(max(found, default=0), [])
     print("last      " + ", ".join(f"{word} {count:,}" for word, count in last[:5]))
@@ -80,4 +76,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reading.exit_status(main))

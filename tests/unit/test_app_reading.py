@@ -23,14 +23,16 @@ TYPES: dict[str, tuple[pa.DataType, Callable[[reading.Value], Any]]] = {
     "int32": (pa.int32(), lambda value: reading.whole_number(value, 32)),
     "int64": (pa.int64(), reading.whole_number),
     "float64": (pa.float64(), reading.number),
-    "time": (pa.timestamp("s"), reading.second),
+    "seconds": (pa.timestamp("s"), reading.time),
+    "milliseconds": (pa.timestamp("ms"), lambda value: reading.time(value, 3)),
     "text": (pa.string(), reading.text),
 }
 VALUES = st.one_of(
     st.sampled_from(["", '""', "5", " -7\t", "0x1F", "0x80000000", "-0x1", "007", "1_0", "2147483648"]),
     st.sampled_from(["+1.5", "-.5", "5.", "1e3", "1e", "nan", "-inf", "nan(1)", "1e400", "1/3", "."]),
-    st.sampled_from(["2013-01-01", " 2013-01-01 00:00:05Z", "2013-01-01T07+01", "2013-01-01Z"]),
-    st.sampled_from(["2013-01-01 24:00", "2013-02-30 00:00", "2013-01-01 00:00:00.5", "20130101"]),
+    st.sampled_from(["2013-01-01", " 2013-01-01 00:00:05Z", "2013-01-01T07+01", "1913-01-01 00:00:00.5"]),
+    st.sampled_from(["2013-01-01 24:00", "2013-02-30 00:00", "2013-01-01 00:00:00.1234"]),
+    st.sampled_from(["20130101", "2013-01-01Z"]),
     st.text('a"é\u212a ', max_size=4),
     st.text('"\r\n, x', max_size=4),
 )  # fmt: skip
@@ -78,6 +80,10 @@ def test_records_are_those_of_the_engine(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     text = "\n".join(delimiter.join(values) for values in records) + "\n" * end
+    if (
+        delimiter == " "
+    ):  # a carriage return between blanks is a value or a line's end, by what surrounds it
+        text = text.replace("\r", "")
     path = tmp_path_factory.getbasetemp() / "records.csv"
     path.write_bytes(text.encode())
     of_engine, convert = TYPES[kind]
@@ -191,7 +197,7 @@ def test_pictures_that_can_not_be_made_are_told(
 def test_numbers_that_are_none_stay_none() -> None:
     nothing = [
         convert(None)
-        for convert in (reading.text, reading.number, reading.second, reading.whole_number)
+        for convert in (reading.text, reading.number, reading.time, reading.whole_number)
     ]
     assert nothing == [None] * 4
     assert math.isnan(reading.number("nan") or 0)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.components import check, make_edges
+from apps.components import check, draw, make_edges
 from apps.components.operators import MESSAGE, Ends, Labels, Messages
 from streammine import read_topology
 from streammine.model.contracts import EpochClose
@@ -202,5 +202,11 @@ def test_the_check_notices_a_wrong_component(
 
 
 def test_the_picture_shows_the_sizes_after_every_epoch() -> None:
-    draw = pytest.importorskip("apps.components.draw", reason="matplotlib is not installed")
     assert draw.sizes({0: {1: 1, 2: 1, 7: 7}, 2: {3: 1, 7: 1, 9: 9}}) == [[2, 1], [2, 1], [4, 1]]
+
+
+def test_a_line_that_is_no_edge_still_counts_in_its_epoch(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("# comment\n 1  2\n\n3 x\n4\n5 -6\n7 8 9\n")
+    edges = list(check.edges_of(tmp_path / "*.txt"))
+    assert edges == [None, (1, 2), None, None, (5, -6), None]
+    assert check.changes_by_epoch(edges, 2) == {0: {1: 1, 2: 1}, 2: {5: -6, -6: -6}}

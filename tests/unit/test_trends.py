@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from apps.trends import check, make_edits
+from apps.trends import check, draw, make_edits
 from apps.trends.operators import WINDOW_SECONDS, Trends
 from streammine import Topology, Window, read_topology
 from streammine.cli.main import streammine
@@ -32,7 +32,7 @@ def shipped() -> list[check.Edit]:
 
 def table(edits: list[check.Edit]) -> pa.Table:
     columns = [
-        [edit.milliseconds * 1000 for edit in edits],
+        [edit.microseconds for edit in edits],
         [edit.channel for edit in edits],
         [edit.user for edit in edits],
         [edit.added for edit in edits],
@@ -81,7 +81,7 @@ def test_windows_of_any_length_hold_what_plain_python_finds(seconds: int) -> Non
 def test_an_edit_is_in_the_window_up_to_the_end_of_which_it_lies_that_long_back() -> None:
     #  0 s        600 s       1200 s
     #  |x---------|----------y|
-    edits = [check.Edit(at, "#a", "b", 1) for at in (1_000, 1_199_000)]
+    edits = [check.Edit(at, "#a", "b", 1) for at in (1_000_000, 1_199_000_000)]
     assert found(edits, 1199)[1] == {("#a", 2, 1, 2)}
     assert found(edits, 1198)[1] == {("#a", 1, 1, 1)}
 
@@ -95,10 +95,10 @@ def test_the_days_edits_rise_and_fall() -> None:
     assert len(make_edits.rhythm()) == make_edits.DAY_MINUTES
     assert max(make_edits.rhythm()) > 4 * min(make_edits.rhythm())
     edits = shipped()
-    times = [edit.milliseconds for edit in edits]
+    times = [edit.microseconds for edit in edits]
     assert times == sorted(times)
     assert len(edits) == make_edits.EDITS
-    hours = [time // 3_600_000 % 24 for time in times]
+    hours = [time // 3_600_000_000 % 24 for time in times]
     assert hours.count(18) > 2 * hours.count(3)
 
 
@@ -106,3 +106,33 @@ def test_the_topology_says_what_the_check_takes_for_granted() -> None:
     trends = read_topology(TOPOLOGY)
     assert trends.epoch_definition().length == check.EPOCH_SECONDS * 1_000_000
     assert check.WINDOW_SECONDS == WINDOW_SECONDS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "no json",
+        "[1]",
+        '"text"',
+        "{}",
+        '{"time": "2015-06-01T00:00:00Z", "channel": "#a", "user": "b"}',
+        '{"time": "2015-06-01T00:00:00Z", "channel": "#a", "user": "b", "added": "1"}',
+        '{"time": "soon", "channel": "#a", "user": "b", "added": 1}',
+        '{"time": null, "channel": "#a", "user": "b", "added": 1}',
+        '{"time": 5, "channel": "#a", "user": "b", "added": 1}',
+    ],
+)
+def test_plain_python_knows_what_is_no_edit(line: str, tmp_path: Path) -> None:
+    edit = '{"time": "2015-06-01T00:01:00.5", "channel": "#a", "user": "b", "added": -1}'
+    late = edit.replace("00:01:00.5", "00:00:59")
+    (tmp_path / "edits.jsonl").write_text("\n".join([line, edit, late, edit]))
+    (first, second) = check.edits_of(tmp_path / "edits.jsonl")
+    assert first == second == check.Edit(1_433_116_860_500_000, "#a", "b", -1)
+
+
+def test_the_picture_holds_what_a_channel_had_until_its_window_is_over() -> None:
+    trends: check.Trends = {7: {("#a", 5, 1, 1), ("#b", 1, 1, 1), ("#c", 2, 1, 1)}}
+    trends[27] = {("#c", 1, 1, 1)}
+    found = draw.layers(trends, 1)
+    assert found == {"#a": [5] * 20 + [0], "others": [3] * 20 + [1]}
