@@ -90,6 +90,9 @@ def sql_of(tokens: Sequence[Token], schema: pa.Schema) -> str:
             words.append(f"{text}e0")
         elif kind == "function" and text.lower() in _INTEGER_FUNCTIONS:
             words.append(f"cast({text}")
+        elif kind == "text" and index and _is_word(tokens[index - 1], "date"):
+            # not folded with an interval that stands beside it, whose hours would be lost
+            words[-1:] = [f"cast(date {text} as date)"]
         else:
             words.append(text)
         if text == "(" and kind == "operator":
@@ -100,3 +103,7 @@ def sql_of(tokens: Sequence[Token], schema: pa.Schema) -> str:
         elif text == ")" and kind == "operator" and open_casts and open_casts.pop():
             words.append("as bigint)")
     return " ".join(words)
+
+
+def _is_word(token: Token, word: str) -> bool:
+    return token.kind == "keyword" and token.text.lower() == word

@@ -52,7 +52,13 @@ _DATE_PARTS = words_of(
 _WITHOUT_ARGUMENTS = frozenset(["pi"])
 
 _COMPARISONS = frozenset(["=", "<>", "!=", "<", "<=", ">", ">=", "<=>"])
-_MISSPELT = {("=", "="): "=", ("&", "&"): "and", ("*", "*"): "pow(x, y)"}
+_MISSPELT = {
+    ("=", "="): "=",
+    ("&", "&"): "and",
+    ("*", "*"): "pow(x, y)",
+    ("<", "<"): "x * pow(2, y)",
+    (">", ">"): "x // pow(2, y)",
+}
 """Pairs of operators as other languages have them, and what is written here."""
 
 _BESIDE_OPERANDS = frozenset(["", "(", ")", ","])
@@ -62,6 +68,8 @@ _TIME_LITERAL = {False: "timestamp '2024-02-29 12:30:00'", True: "date '2024-02-
 
 _MOST_DIGITS = 38
 """Of a decimal."""
+_LARGEST = 2**63 - 1
+_LARGEST_UNSIGNED = 2**64 - 1
 
 _OF_MANY_ROWS = words_of(
     """count sum avg mean min max median quantile stddev variance first last count_distinct arg_min
@@ -97,6 +105,7 @@ class Reading:
         tokens = self._resolved(self._cut())
         self._check_operators(tokens)
         self._check_times(tokens)
+        self._check_numbers(tokens)
         return tokens
 
     def _cut(self) -> list[Token]:
@@ -163,6 +172,19 @@ class Reading:
             self._fail(f"column {name!r} occurs {count} times in the input")
         if count == 0:
             self._fail(unknown_column(name, self._schema))
+
+    def _check_numbers(self, tokens: Sequence[Token]) -> None:
+        """Refuse integers of which Polars would make decimals, where none are read."""
+        types = [self._schema.field(token.text).type for token in tokens if token.kind == "column"]
+        if any(map(pa.types.is_decimal, types)):
+            return
+        largest = _LARGEST_UNSIGNED if pa.uint64() in types else _LARGEST
+        for kind, text in tokens:
+            if kind == "number" and text.isdigit() and int(text) > largest:
+                self._fail(
+                    f"{text} is no int64: the largest is {_LARGEST}, the smallest -{_LARGEST} - 1. "
+                    f"Write {text}.0 for a float64"
+                )
 
     def _check_function(self, name: str, inside: Sequence[Token]) -> None:
         """`inside`: what stands behind the opening bracket, if anything."""

@@ -28,15 +28,14 @@ docs/operators/expressions.md describes the language for its users.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from functools import partial
 from typing import Any, NoReturn
 
 import polars as pl
-import polars.exceptions
 import pyarrow as pa
+from polars.exceptions import PanicException
 
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.expression_divisors import (
@@ -47,6 +46,15 @@ from streammine.operators.expression_divisors import (
     value_per_row,
     with_alternation,
 )
+from streammine.operators.expression_errors import (
+    OF_VALUES,
+    POLARS_ERRORS,
+    always_wrong,
+    failure_text,
+    first_failing_row,
+    reason_of,
+    row_text,
+)
 from streammine.operators.expression_functions import (
     OWN_FUNCTIONS,
     CallError,
@@ -55,6 +63,7 @@ from streammine.operators.expression_functions import (
 )
 from streammine.operators.expression_logic import logical_operands
 from streammine.operators.expression_sql import sql_of, with_wide_casts
+from streammine.operators.expression_types import unwanted_mixture
 from streammine.operators.expression_words import (
     FUNCTIONS,
     KEYWORDS,
@@ -84,24 +93,6 @@ _PARSED_TYPES = {"timestamp": timestamp_of, "date": date_of}
 """What texts are cast to by functions of our own: Polars' SQL does not."""
 
 _DEEPEST_CALL = 50
-_ADVICE = {
-    "to a string value (create native": "write date '2024-02-29' or timestamp '2024-02-29 12:30:00'",
-    "comparison between series": "make them of one type with cast",
-    "no function matches the given name and arguments: `log(": "write ln(x), log2(x), log10(x) or "
-    "log(x, base)",
-    "not allowed on date": "add an interval, like interval '1 day'",
-    "raise an integer to a negative integer power": "make one of them a float, like pow(x, -1.0)",
-}
-"""By words of a message of Polars, what would be right."""
-
-_ALWAYS_WRONG = re.compile(
-    r"not supported|invalid utf8|regex error|cannot format|cannot cast|unsupported"
-)
-"""Messages of Polars that don't depend on the values."""
-
-_OF_VALUES = "conversion from"
-"""In messages of Polars that do."""
-
 _DUMMIES: dict[Any, Any] = {
     pl.String: "",
     pl.Binary: b"\xff",
@@ -110,8 +101,6 @@ _DUMMIES: dict[Any, Any] = {
     pl.Datetime: datetime(1970, 1, 1),
     pl.List: [],
 }
-
-_POLARS_ERRORS = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
 
 
 class Expression:
@@ -159,19 +148,15 @@ class Expression:
         if self._column is not None:
             return batch.column(self._column)
         rows = batch.num_rows
-        if rows == 1 and self.needs:
-            # a column of one row is a single value, with which Polars computes otherwise: -x is -0.0 or 0.0
-            read = batch.select(self._schema.names)
-            return self.evaluate(pa.concat_batches([read, read])).slice(0, 1)
-        frame = _frame(batch.select(self._schema.names)) if self.needs else _ONE_ROW
         try:
-            series = self._computed(frame)
-        except _POLARS_ERRORS as error:
-            raise UserCodeError(f"{self._label} failed: {_first_line(error)}") from error
-        if len(series) != rows or not self.needs:
-            assert len(series) == 1, "expressions are elementwise or constant"
+            series = self._computed(_read(batch, self._schema.names))
+        except POLARS_ERRORS as error:
+            raise self._failure(batch, error) from error
+        if len(series) == 1 or not self.needs:
             series = series.new_from_index(0, rows)
-        return without_minus_zero(plain_array(series, self.type))
+        values = series[:rows]
+        assert len(values) == rows, "expressions are elementwise or constant"
+        return without_minus_zero(plain_array(values, self.type))
 
     @property
     def is_plain(self) -> bool:
@@ -179,6 +164,29 @@ class Expression:
         if self._column is not None or not self.needs or self._calls:
             return False
         return set(self._polars.meta.root_names()) <= self.needs
+
+    def _failure(self, batch: pa.RecordBatch, error: Exception) -> UserCodeError:
+        """The error that tells the first row that can't be computed."""
+        names = self._schema.names
+        general = UserCodeError(f"{self._label} failed: {reason_of(error)}")
+        if not names or isinstance(error, PanicException):
+            # each panic is told on stderr too
+            return general
+
+        def failure(start: int, end: int) -> Exception | None:
+            try:
+                self._computed(_read(batch.slice(start, end - start), names))
+            except POLARS_ERRORS as found:
+                return found
+            return None
+
+        row = first_failing_row(batch.num_rows, lambda start, end: failure(start, end) is not None)
+        by_itself = failure(row, row + 1)
+        if by_itself is None:
+            # it takes several rows, as want of memory does
+            return general
+        where = row_text(batch.select(names), row)
+        return UserCodeError(f"{self._label} failed: {failure_text(by_itself)}, where {where}")
 
     def _completed(self, frame: pl.DataFrame) -> pl.DataFrame:
         return frame if self._alternation is None else with_alternation(frame, self._alternation)
@@ -203,7 +211,7 @@ class Expression:
             inside = tokens[index + 2 : self._closing(tokens, index + 1)]
             for number, argument in enumerate(_split(inside, ","), 1):
                 expression = self._parsed(argument)
-                found = self._over_nulls(partial(_only, expression)).dtypes[0]
+                found = self._type_of(expression)
                 if not (found.is_numeric() or found == pl.Null):
                     self._fail(
                         f"argument {number} of {token.text} must be a number, not {type_text(found)}"
@@ -213,12 +221,15 @@ class Expression:
         """Refuse `and`, `or` and `not` of anything but booleans."""
         for operand in logical_operands(tokens):
             expression = self._parsed_plainly(operand)
-            found = self._over_nulls(partial(_only, expression)).dtypes[0]
+            found = self._type_of(expression)
             if found not in (pl.Boolean, pl.Null):
                 self._fail(
                     f"'and', 'or' and 'not' are of booleans, and {_text(operand)} is of type "
                     f"{type_text(found)}; compare it, as in x <> 0"
                 )
+
+    def _type_of(self, part: pl.Expr) -> pl.DataType:
+        return self._over_nulls(partial(_only, part)).dtypes[0]
 
     def _without_calls(self, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
         """The tokens with columns in place of the calls that Polars' SQL does not know."""
@@ -349,14 +360,16 @@ class Expression:
     def _parsed(self, tokens: Sequence[Token]) -> pl.Expr:
         parsed = self._parsed_plainly(tokens)
         self._check_logic(tokens)
+        if mixture := unwanted_mixture(parsed, self._type_of):
+            self._fail(mixture)
         whole = self._with_whole_operands(tokens)
         return parsed if whole == list(tokens) else self._parsed_plainly(whole)
 
     def _parsed_plainly(self, tokens: Sequence[Token]) -> pl.Expr:
         try:
             parsed: pl.Expr = pl.sql_expr(sql_of(tokens, self._schema))
-        except (*_POLARS_ERRORS, ValueError) as error:
-            self._fail(f"is no expression: {_first_line(error)}{_advice(error)}")
+        except (*POLARS_ERRORS, ValueError) as error:
+            self._fail(f"is no expression: {reason_of(error)}")
         if not parsed.meta.undo_aliases().meta.eq(parsed):
             # SQL would take the second one for a new name of the first
             self._fail("two values stand side by side; write what is to be done with them")
@@ -387,14 +400,14 @@ class Expression:
     def _over_nulls(self, compute: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         try:
             return compute(self._probe)
-        except _POLARS_ERRORS as error:
-            if not self.needs or _OF_VALUES not in str(error):
+        except POLARS_ERRORS as error:
+            if not self.needs or OF_VALUES not in str(error):
                 self._refuse(error)
         # null rows may have a value that can't be cast: coalesce(word, '?')
         self._probe = self._probe.head(0)
         try:
             return compute(self._probe)
-        except _POLARS_ERRORS as error:
+        except POLARS_ERRORS as error:
             self._refuse(error)
 
     def _try_dummies(self) -> None:
@@ -405,13 +418,13 @@ class Expression:
         }
         try:
             self._computed(pl.DataFrame(dummies))
-        except _POLARS_ERRORS as error:
-            if _ALWAYS_WRONG.search(str(error)) is not None:
+        except POLARS_ERRORS as error:
+            if always_wrong(error):
                 self._refuse(error)
 
     def _refuse(self, error: Exception) -> NoReturn:
         there = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
-        self._fail(f"{_first_line(error)}{_advice(error)}. It reads {there or 'no column'}.")
+        self._fail(f"{reason_of(error)}. It reads {there or 'no column'}.")
 
     def _fail(self, reason: str) -> NoReturn:
         raise TopologyError(f"{self._label}: {reason}")
@@ -426,12 +439,8 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
         names = list(dict.fromkeys(name for each in together for name in each._schema.names))
         wanted = [each._polars.alias(str(place)) for place, each in enumerate(together)]
         try:
-            read = batch.select(names)
-            if batch.num_rows == 1:
-                # as in Expression.evaluate
-                read = pa.concat_batches([read, read])
-            frame = _frame(read).select(wanted)[: batch.num_rows]
-        except _POLARS_ERRORS:
+            frame = _read(batch, names).select(wanted)[: batch.num_rows]
+        except POLARS_ERRORS:
             # each by itself tells which one it was
             frame = None
         if frame is not None:
@@ -441,6 +450,15 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
 
 
 _ONE_ROW = pl.DataFrame({"": [0]})
+
+
+def _read(batch: pa.RecordBatch, names: Sequence[str]) -> pl.DataFrame:
+    """These columns for Polars; one row twice, since a column of one row is a single value, with which Polars
+    computes otherwise: -x is -0.0 or 0.0."""
+    if not names:
+        return _ONE_ROW
+    read = batch.select(names)
+    return _frame(pa.concat_batches([read, read]) if batch.num_rows == 1 else read)
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:
@@ -481,11 +499,6 @@ def _text(tokens: Sequence[Token]) -> str:
     return " ".join(token.text for token in tokens)
 
 
-def _advice(error: Exception) -> str:
-    message = str(error)
-    return next((f"; {right}" for words, right in _ADVICE.items() if words in message), "")
-
-
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
     """The batch for Polars, integers below 64 bits widened so that they do not wrap around."""
     frame = frame_of(batch)
@@ -495,7 +508,3 @@ def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
         if dtype.is_integer() and dtype not in (pl.Int64, pl.UInt64)
     ]
     return frame.with_columns(pl.col(narrow).cast(pl.Int64)) if narrow else frame
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0].rstrip(".")

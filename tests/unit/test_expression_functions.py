@@ -96,7 +96,6 @@ def evaluated(text: str) -> list[Any]:
         ("trunc(-f)", [-1.0, math.nan, None]),
         ("round(2.5) + round(3.5)", [6.0, 6.0, 6.0]),
         ("log(8, 2)", [3.0, 3.0, 3.0]),
-        ("true + b", [2, 1, None]),
         ("bit_not(i)", [-6, 6, None]),
         ("case when contains(s, 'c') then strpos(s, 'c') else length(lpad(s, 9)) end", [3, 9, None]),
     ],
@@ -139,7 +138,7 @@ def test_a_function_computes_per_row(text: str, expected: list[Any]) -> None:
         ("strpos", "unknown column 'strpos'"),
         ("date_trunk('day', ts)", "did you mean 'date_trunc'"),
         ("strpos(" * 60 + "s" + ", 'a')" * 60, "more than 50 calls stand in each other"),
-        ("array_get(l, 1) + s", "arithmetic"),
+        ("array_get(l, 1) + s", "texts can't be computed with"),
         ("strptime(s, '%Q')", "'%Q' is no format of a time"),
         ("cast(l as varchar)", "cannot cast List type"),
         ("cast(i as time)", "there is no type 'time'; did you mean 'timestamp'"),
@@ -184,7 +183,9 @@ def test_what_is_wrong_is_found_before_the_start(text: str, message: str) -> Non
 def test_a_text_that_does_not_fit_fails_in_the_row(text: str) -> None:
     expression = Expression("shaped", text, BATCH.schema)
     assert expression.needs == {"s"}
-    with pytest.raises(UserCodeError, match=r"'shaped': expression .* failed: conversion"):
+    with pytest.raises(
+        UserCodeError, match=r"'shaped': expression .* failed: \w+ can't hold .* of type text"
+    ):
         expression.evaluate(BATCH)
 
 

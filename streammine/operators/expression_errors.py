@@ -1,0 +1,111 @@
+"""What the errors of Polars tell people who write expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import polars.exceptions
+import pyarrow as pa
+
+POLARS_ERRORS = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
+
+_ALWAYS_WRONG = re.compile(
+    r"not supported|invalid utf8|regex error|cannot format|cannot cast|unsupported"
+)
+"""Messages that don't depend on the values."""
+
+OF_VALUES = "conversion from"
+"""In messages that do."""
+
+_ADVICE = {
+    "to a string value (create native": "write date '2024-02-29' or timestamp '2024-02-29 12:30:00'",
+    "comparison between series": "make them of one type with cast",
+    "no function matches the given name and arguments: `log(": "write ln(x), log2(x), log10(x) or "
+    "log(x, base)",
+    "not allowed on date": "add an interval, like interval '1 day'",
+    "raise an integer to a negative integer power": "make one of them a float, like pow(x, -1.0)",
+}
+"""By words of a message, what would be right."""
+
+_CONVERSION = re.compile(r"conversion from `(.+?)` to `(.+?)` failed.*?: \[(.*)\]$")
+_TYPES = {
+    "str": "text",
+    "f32": "float32",
+    "f64": "float64",
+    "datetime[μs]": "timestamp",
+}
+_INTEGER = re.compile(r"([iu])(\d+)")
+_LONGEST_VALUE = 60
+
+
+def reason_of(error: Exception) -> str:
+    """What is wrong, in one line, with what would be right where that is known."""
+    message = str(error)
+    advice = next((f"; {right}" for words, right in _ADVICE.items() if words in message), "")
+    return f"{_first_line(message)}{advice}"
+
+
+def always_wrong(error: Exception) -> bool:
+    return _ALWAYS_WRONG.search(str(error)) is not None
+
+
+def failure_text(error: Exception) -> str:
+    """What is wrong with a row of which two were computed."""
+    line = _first_line(str(error))
+    conversion = _CONVERSION.search(line)
+    if conversion is None:
+        return line
+    source, target, values = conversion.groups()
+    one = values[: (len(values) - 2) // 2] if values.count(", ") % 2 else values
+    return f"{_type_name(target)} can't hold {_shortened(one)} of type {_type_name(source)}"
+
+
+def first_failing_row(rows: int, fails: Callable[[int, int], bool]) -> int:
+    """The first row that fails by itself, of `rows` of which one does.
+
+    `fails(start, end)` tells whether one of these does.
+    """
+    start, end = 0, rows
+    while end - start > 1:
+        middle = (start + end) // 2
+        if fails(start, middle):
+            end = middle
+        else:
+            start = middle
+    return start
+
+
+def row_text(batch: pa.RecordBatch, row: int) -> str:
+    """The values of a row by their columns' names."""
+    named = zip(batch.schema.names, batch.slice(row, 1).columns, strict=True)
+    return ", ".join(f"{name} is {_value_text(column[0])}" for name, column in named)
+
+
+def _value_text(value: pa.Scalar) -> str:
+    if not value.is_valid:
+        return "null"
+    # Python has no times beyond the year 9999
+    plain = value.cast(pa.string()) if pa.types.is_temporal(value.type) else value
+    plain = plain.as_py()
+    return _shortened(repr(plain) if isinstance(plain, str | bytes) else str(plain))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+
+
+def _type_name(name: str) -> str:
+    integer = _INTEGER.fullmatch(name)
+    if integer is None:
+        return _TYPES.get(name, name)
+    return f"{'u' * (integer[1] == 'u')}int{integer[2]}"
+
+
+def _first_line(message: str) -> str:
+    """The first line; of a pattern that is none, what is wrong with it."""
+    lines = [line.strip() for line in message.strip().split("\n")]
+    what = next((line for line in lines if line.startswith("error: ")), "")
+    if what and lines[0].startswith("regex error"):
+        return f"not a pattern: {what.removeprefix('error: ').rstrip('.')}"
+    return lines[0].rstrip(".")
