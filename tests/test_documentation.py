@@ -153,6 +153,28 @@ def test_the_operator_with_state_that_readme_shows_keeps_its_promise() -> None:
     check_operator(names["Steps"], pa.table(rows).to_batches(), key="key")
 
 
+def test_the_page_of_operators_with_state_shows_what_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs/operators/process.md").read_text(encoding="utf-8")
+    for _, text in re.findall(r"^```(\w+)\n# (.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        name, _, content = text.partition("\n")
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    rows = ["0,1,2.5", "10,2,1.0", "50,1,-3.0", "55,1,2.0", "200,2,4.0"]
+    lines = [
+        f"1970-01-01T00:{second // 60:02}:{second % 60:02},{rest}"
+        for second, rest in ((int(row.partition(",")[0]), row.partition(",")[2]) for row in rows)
+    ]
+    (tmp_path / "readings.csv").write_text("ts,plug,value\n" + "\n".join(lines) + "\n")
+    python("-m", "streammine", "run", "silences.yaml", folder=tmp_path)
+    files = sorted((tmp_path / "found").glob("*.csv"))
+    found = [line for file in files for line in file.read_text("utf-8").splitlines()[1:]]
+    assert found == [
+        "2,1970-01-01 00:01:10.000000,1",
+        "1,1970-01-01 00:01:55.000000,2",
+        "2,1970-01-01 00:04:20.000000,1",
+    ]
+    python("-m", "streammine", "check", "silences.yaml", folder=tmp_path)
+
+
 def modules_with_public_names() -> list[ModuleType]:
     homes = {getattr(streammine, name).__module__ for name in streammine.__all__}
     return [importlib.import_module(name) for name in sorted({*homes, "streammine.testing"})]
