@@ -182,7 +182,8 @@ class UserOperator:
             if self.every_key:
                 # the keys of this epoch's events and timers are called whatever they have left
                 called = {state._key for state in states}
-                self._store.drop_expired(key for key in self._store.keys() if key not in called)
+                known = self._store.keys()
+                self._store.drop_expired(key for key in known if key not in called)
                 keys, states = self._store.keys(), self._store.states()
             output.append(self._close_keys("end_epoch", EPOCH_END, keys, epoch))
         self._timers.leave(states, fed=bool(opened.keys))

@@ -176,7 +176,7 @@ class ClosingEveryKey(ClosingEpochs):
 
 
 class Gathering(Everything):
-    """Does what its events say when the epoch is over, in the order of their numbers: they may come in any."""
+    """Does what its events say when the epoch is over, in the order of their numbers."""
 
     commutative: ClassVar[bool] = True
     state: ClassVar[Any] = {**Everything.state, "waiting": List()}

@@ -1,4 +1,4 @@
-"""What a user's Operator does, said again in plain Python: a dictionary of cells by key, one row after another.
+"""What a user's Operator does, said again in plain Python: cells by key, one row after another.
 
 The events of the test say what their key is to do. `Cells` does it to lists and dictionaries without any of
 the engine's classes; `played` plays epoch by epoch, one after the other, also those without events.

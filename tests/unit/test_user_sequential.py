@@ -11,7 +11,7 @@ import pytest
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.api import Operator
 from streammine.operators.checking import check_operator
-from streammine.operators.state import Queue, Value
+from streammine.operators.state import Queue, Value, Window
 from streammine.operators.user_operator import UserOperator
 from tests.unit.user_code_samples import READINGS, Steps, closing, readings
 
