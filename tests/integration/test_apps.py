@@ -178,6 +178,61 @@ def test_similar_messages_are_those_of_plain_python(app: Path) -> None:
     assert "NO: message" in wrong.stdout
 
 
+ODD_LINES = {
+    "wordcount": (
+        "words.txt",
+        b"One tw\xc3\xb6 three\r\n\xff not this\n\n\xe2\x84\xaaelvin" + b"\nword" * 2_000,
+        "input",
+        1,
+    ),
+    "similarity": (
+        "messages.csv",
+        b"\xef\xbb\xbfts, message ,text,area\r\n60,1,ships boats,a\n"
+        b"61,2,\xe2\x84\xaanot knot boats,a\n59,3,ships boats late,a\n"
+        b'62,4,"knot\n""boats""",a\n63,5,,a\n64,6,ships boats,\n65,,ships boats,a\n'
+        b'66,7,ships boats,""\n67,8,boats ships,""\n68,9,caf\xe9 boats ships,a\n'
+        b"661,10,boats knot,a\n662,11,a",
+        "input",
+        3,
+    ),
+    "components": (
+        "edges.txt",
+        b"# an edge per line\n"
+        + b"".join(b"%d  %d\n" % (n, n * 7 % 100) for n in range(60))
+        + b"1 a\n5 5 5\n9 0x5",
+        "edges",
+        3,
+    ),
+    "trends": (
+        "edits.jsonl",
+        b"".join(
+            b'{"time": "2015-06-01T%02d:%02d:%02d.123Z", "channel": "#a", "user": "b", "added": %d}\n'
+            % (n // 60, n % 60, 59 - n % 50, n - 50)
+            for n in range(99)
+        )
+        + b'{"time": "2015-06-01T00:59:00Z", "channel": "#late", "user": "b", "added": 1}\nnot json',
+        "edits",
+        2,
+    ),
+}
+"""By application: the name and the bytes of an input, the setting that names it, and its dead letters."""
+
+
+@pytest.mark.parametrize("app", ODD_LINES, indirect=True)
+def test_odd_lines_are_judged_as_the_application_says(
+    app: Path, request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.params["app"]
+    file, content, setting, dead = ODD_LINES[name]
+    (app / f"{file}.gz").write_bytes(gzip.compress(content))
+    files = app / f"*{Path(file).suffix}.gz"
+    summary = run(app / "topology.yaml", "--set", f"{setting}={files}")
+    assert summary["events_dead"] == dead
+    checked = command(f"apps.{name}.check", "--output", app / "out", f"--{setting}", files)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert " yes: every" in checked.stdout
+
+
 @needs_wikiticker
 @pytest.mark.parametrize("app", ["trends"], indirect=True)
 def test_the_trends_of_a_real_day_are_right(app: Path) -> None:
