@@ -32,13 +32,15 @@ def draw(after: list[list[int]], path: Path) -> None:
     epochs = range(len(after))
     figure, axes = drawing.pyplot().subplots(figsize=(7.5, 3.4), layout="constrained")
     axes.fill_between(epochs, [sum(each) for each in after], color=ALL, alpha=0.3, label="nodes")
-    axes.plot(epochs, [each[0] for each in after], color=LARGEST, label="largest component")
+    axes.plot(
+        epochs, [each[0] if each else 0 for each in after], color=LARGEST, label="largest component"
+    )
     second = [each[1] if len(each) > 1 else 0 for each in after]
     axes.plot(epochs, second, color=LARGEST, linestyle=":", label="second largest")
     axes.plot(epochs, [len(each) for each in after], color=OTHERS, label="components")
     axes.set_xlabel("epoch")
     axes.set_ylabel("number")
-    axes.set_xlim(0, len(after) - 1)
+    axes.set_xlim(0, len(after) - 1 or 1)
     axes.set_ylim(0)
     axes.legend(frameon=False, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)

@@ -31,8 +31,10 @@ def strips(rows: check.Rows) -> Strips:
 
 
 def grid(houses: dict[int, list[tuple[int, float | None]]]) -> tuple[list[int], list[list[float]]]:
-    """All times at which something changes, and for each house what holds between them; NaN is nothing."""
+    """All times at which something changes and the second behind, and for each house what holds between
+    them; NaN is nothing."""
     times = sorted({time for told in houses.values() for time, _ in told})
+    times.append(times[-1] + 1)
     lines = []
     for _, told in sorted(houses.items()):
         changes = dict(told)

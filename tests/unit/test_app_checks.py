@@ -6,6 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from apps import reading
@@ -133,3 +134,39 @@ def test_sixty_seconds_are_in_time_and_the_second_before_is_not() -> None:
         (99, 3, "belated", 30): 1,
         (100, None, "belated", 40): 1,
     }
+
+
+SMALLEST = {
+    "components": ("draw", {"epoch": [3], "node": [5], "component": [5]}),
+    "equijoin": (
+        "draw",
+        {"minute": [3], "order": [1], "cents": [9], "paid": [None], "seconds": [0]},
+    ),
+    "similarity": ("draw", {"shared": [2]}),
+    "smartgrid": (
+        "outliers_draw",
+        {"ts_start": [0], "ts_stop": [9], "house_id": [1], "percentage": [50.0]},
+    ),
+    "trends": ("draw", {"channel": ["#a"], "edits": [1], "users": [1], "added": [1]}),
+    "wordcount": ("draw_top", {"rank": [1], "word": ["tide"], "count": [2]}),
+}
+"""By application: a picture, and an output of one row."""
+
+
+@pytest.mark.parametrize("app", SMALLEST)
+def test_pictures_of_one_row_are_drawn(
+    app: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("matplotlib")
+    module, columns = SMALLEST[app]
+    monkeypatch.setattr("streammine.read_output", lambda folder: iter([(3, pa.table(columns))]))
+    picture = tmp_path / "picture.png"
+    path = APPS / app / f"{module}.py"
+    assert command(path, monkeypatch, "--output", tmp_path, "--picture", picture) == 0
+    assert capsys.readouterr().out.startswith(f"{picture}: ")
+    monkeypatch.setattr("streammine.read_output", lambda folder: iter([]))
+    assert command(path, monkeypatch, "--output", tmp_path) == 1
+    assert "there are no rows to draw" in capsys.readouterr().err

@@ -113,5 +113,5 @@ def test_the_picture_shows_what_was_told_last() -> None:
     )
     assert strips[5] == {7: [(10, 25.0)]}
     times, lines = outliers_draw.grid(strips[10])
-    assert times == [10, 13, 16]
-    assert repr(lines) == "[[50.0, nan], [nan, 100.0]]"
+    assert times == [10, 13, 16, 17]
+    assert repr(lines) == "[[50.0, nan, nan], [nan, 100.0, 0.0]]"
