@@ -158,13 +158,17 @@ def test_the_page_of_operators_with_state_shows_what_runs(tmp_path: Path) -> Non
     for _, text in re.findall(r"^```(\w+)\n# (.*?)^```$", page, re.MULTILINE | re.DOTALL):
         name, _, content = text.partition("\n")
         (tmp_path / name).write_text(content, encoding="utf-8")
-    rows = ["0,1,2.5", "10,2,1.0", "50,1,-3.0", "55,1,2.0", "200,2,4.0"]
-    lines = [
-        f"1970-01-01T00:{second // 60:02}:{second % 60:02},{rest}"
-        for second, rest in ((int(row.partition(",")[0]), row.partition(",")[2]) for row in rows)
-    ]
-    (tmp_path / "readings.csv").write_text("ts,plug,value\n" + "\n".join(lines) + "\n")
-    python("-m", "streammine", "run", "silences.yaml", folder=tmp_path)
+    readings = {
+        "00:00": "1,2.5",
+        "00:10": "2,1.0",
+        "00:50": "1,-3.0",
+        "00:55": "1,2.0",
+        "03:20": "2,4.0",
+    }
+    lines = [f"1970-01-01T00:{time},{rest}\n" for time, rest in readings.items()]
+    (tmp_path / "readings.csv").write_text("ts,plug,value\n" + "".join(lines))
+    summary = python("-m", "streammine", "run", "silences.yaml", folder=tmp_path)
+    assert any(line.startswith("5 events in, 3 out, 1 dead letters") for line in summary)
     files = sorted((tmp_path / "found").glob("*.csv"))
     found = [line for file in files for line in file.read_text("utf-8").splitlines()[1:]]
     assert found == [

@@ -12,6 +12,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import streammine
 from apps import reading
@@ -22,6 +23,8 @@ SECONDS = 60
 
 Event = tuple[int, int | None, int | None]
 """Second, order, cents."""
+
+Row = TypeVar("Row")
 
 Pairs = Counter[tuple[int | None, ...]]
 """How often there is each (minute, order, cents, paid, seconds)."""
@@ -71,6 +74,16 @@ def committed(folder: str | Path) -> Pairs:
     return found
 
 
+def compared(found: Counter[Row], expected: Counter[Row], what: str) -> int:
+    """Tell whether both are equal: 0 or 1, for the command to return."""
+    if found == expected:
+        print(f"equal     yes: every {what} is that of plain Python")
+        return 0
+    row, _ = min(found.items() ^ expected.items(), key=repr)
+    print(f"equal     NO: {row} is there {found[row]} times instead of {expected[row]}")
+    return 1
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Those that tell which orders and payments."""
     for name in ("orders", "payments"):
@@ -89,12 +102,7 @@ def main() -> int:
     expected = pairs(orders, events_of(arguments.payments, "paid"))
     print(f"minutes   {len({row[0] for row in found}):,}")
     print(f"pairs     {found.total():,}")
-    if found == expected:
-        print("equal     yes: every pair is that of plain Python")
-        return 0
-    row, _ = min(found.items() ^ expected.items(), key=repr)
-    print(f"equal     NO: {row} is there {found[row]} times instead of {expected[row]}")
-    return 1
+    return compared(found, expected, "pair")
 
 
 if __name__ == "__main__":

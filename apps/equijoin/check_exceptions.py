@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from apps import reading
-from apps.equijoin.check import FOLDER, SECONDS, Event, add_arguments, events_of
+from apps.equijoin.check import FOLDER, SECONDS, Event, add_arguments, compared, events_of
 
 Exceptions = Counter[tuple[int, int | None, str, int | None]]
 """How often there is each (second, order, what, cents)."""
@@ -61,12 +61,7 @@ def main() -> int:
     expected = exceptions(orders, list(events_of(arguments.payments, "paid")))
     for what in ("unpaid", "belated"):
         print(f"{what:9} {sum(count for row, count in found.items() if row[2] == what):,}")
-    if found == expected:
-        print("equal     yes: every row is that of plain Python")
-        return 0
-    row, _ = min(found.items() ^ expected.items(), key=repr)
-    print(f"equal     NO: {row} is there {found[row]} times instead of {expected[row]}")
-    return 1
+    return compared(found, expected, "row")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ _TYPES = {
     "datetime[μs]": "timestamp",
 }
 _INTEGER = re.compile(r"([iu])(\d+)")
+_BETWEEN = ", "
+"""Two values of a list."""
 _LONGEST_VALUE = 60
 
 
@@ -57,19 +59,21 @@ def failure_text(error: Exception) -> str:
     if conversion is None:
         return line
     source, target, values = conversion.groups()
-    one = values[: (len(values) - 2) // 2] if values.count(", ") % 2 else values
+    one = values[: (len(values) - len(_BETWEEN)) // 2]
+    if values != f"{one}{_BETWEEN}{one}":
+        one = values
     return f"{_type_name(target)} can't hold {_shortened(one)} of type {_type_name(source)}"
 
 
-def first_failing_row(rows: int, fails: Callable[[int, int], bool]) -> int:
+def first_failing_row(rows: int, failure: Callable[[int, int], Exception | None]) -> int:
     """The first row that fails by itself, of `rows` of which one does.
 
-    `fails(start, end)` tells whether one of these does.
+    `failure(start, end)` gives the error of one of these, if any.
     """
     start, end = 0, rows
     while end - start > 1:
         middle = (start + end) // 2
-        if fails(start, middle):
+        if failure(start, middle) is not None:
             end = middle
         else:
             start = middle

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -22,8 +23,20 @@ _CHOOSING = {
     "max_horizontal": "greatest",
     "min_horizontal": "least",
 }
+_CASE = "case and if"
+_BRANCHES = 2
+"""Its first inputs; the condition is the third."""
 _JOINED_TEXT = ".cast(String)"
 """How the operands of ``||`` end; a cast that is written is a strict one."""
+_PLAIN_KINDS: dict[Any, str] = {
+    pl.Null: "null",
+    pl.String: "text",
+    pl.Boolean: "boolean",
+    pl.Date: "date",
+    pl.Datetime: "timestamp",
+    pl.Duration: "duration",
+}
+_TIMES = frozenset(["date", "timestamp"])
 _BELOW_DAYS = re.compile(r"\d(h|m(?!o)|s|ms|us|ns)")
 _AS_TIMESTAMP = "write cast(... as timestamp) for the date"
 
@@ -31,74 +44,87 @@ _AS_TIMESTAMP = "write cast(... as timestamp) for the date"
 def unwanted_mixture(expression: pl.Expr, type_of: TypeOf) -> str:
     """What is wrong with the types of a part of it, and what would be right; empty: nothing.
 
-    `type_of` gives the type of a part.
+    `type_of` gives the type of a part. That takes long for a large one, so it is asked of those only whose
+    kind does not follow from their inputs.
     """
     parts = [expression]
-    while parts:
-        part = parts.pop()
+    inputs_of: list[range] = []
+    for part in parts:
         inputs = part.meta.pop()[::-1]
-        if len(inputs) > 1 and (found := _mixture_of(part, inputs, type_of)):
-            return found
+        inputs_of.append(range(len(parts), len(parts) + len(inputs)))
         parts += inputs
+    kinds = [""] * len(parts)
+    known: dict[str, str] = {}
+    for place in reversed(range(len(parts))):
+        part = parts[place]
+        inputs = [parts[each] for each in inputs_of[place]]
+        of_inputs = [kinds[each] for each in inputs_of[place]]
+        what = _operation(part, inputs) if len(inputs) > 1 else ""
+        if what == "offset":
+            if of_inputs[0] == "date" and _BELOW_DAYS.search(str(inputs[1])):
+                return f"hours and what is shorter can't be added to a date; {_AS_TIMESTAMP}"
+            kinds[place] = of_inputs[0]
+        elif what == "arithmetic":
+            if found := _no_arithmetic(of_inputs):
+                return found
+            kinds[place] = "number" if set(of_inputs) == {"number"} else ""
+        elif what:
+            chosen = of_inputs[:_BRANCHES] if what == _CASE else of_inputs
+            kinds[place] = _common_kind(chosen)
+            if not kinds[place]:
+                return _different(what, [type_of(each) for each in inputs[: len(chosen)]])
+        if not kinds[place]:
+            text = str(part)
+            if text not in known:
+                known[text] = _kind(type_of(part))
+            kinds[place] = known[text]
     return ""
 
 
-def _mixture_of(part: pl.Expr, inputs: Sequence[pl.Expr], type_of: TypeOf) -> str:
-    first = inputs[0]
-    text, start = str(part), str(first)
+def _operation(part: pl.Expr, inputs: Sequence[pl.Expr]) -> str:
+    """What is done with several inputs: ``arithmetic``, ``offset``, the names of functions that choose one of
+    them, or nothing that mixes types."""
+    if len(inputs) == 2 and any(part.meta.eq(each) for each in _sums(*inputs)):
+        joins = all(str(each).endswith(_JOINED_TEXT) for each in inputs)
+        return "" if joins else "arithmetic"
+    if len(inputs) == 3 and part.meta.eq(_case(*inputs)):
+        return _CASE
+    text, start = str(part), str(inputs[0])
     called = _CALLED.match(text, len(start)) if text.startswith(start) else None
     name = called.group(1) if called is not None else ""
     if name == "dt.offset_by":
-        return _cut_interval(type_of(first), str(inputs[1]))
-    if name in _CHOOSING:
-        return _different(_CHOOSING[name], [type_of(each) for each in inputs])
-    if len(inputs) == 3:
-        # pops as condition, otherwise, then, or the other way around
-        branches = _branches(part, inputs)
-        return _different("case and if", [type_of(each) for each in branches]) if branches else ""
-    if name in _ARITHMETIC or _is_sum(part, inputs):
-        if all(str(each).endswith(_JOINED_TEXT) for each in inputs):
-            return ""
-        return _no_arithmetic([type_of(each) for each in inputs])
-    return ""
+        return "offset"
+    return "arithmetic" if name in _ARITHMETIC else _CHOOSING.get(name, "")
 
 
-def _is_sum(part: pl.Expr, inputs: Sequence[pl.Expr]) -> bool:
-    left, right = inputs
-    return any(part.meta.eq(each) for each in (left + right, left - right))
+def _sums(left: pl.Expr, right: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    return left + right, left - right
 
 
-def _branches(part: pl.Expr, inputs: Sequence[pl.Expr]) -> list[pl.Expr]:
-    """What the choice `part` chooses from; nothing where it is another function of three."""
-    for condition in inputs:
-        then, otherwise = [each for each in inputs if each is not condition]
-        for branches in ([then, otherwise], [otherwise, then]):
-            if part.meta.eq(pl.when(condition).then(branches[0]).otherwise(branches[1])):
-                return branches
-    return []
+def _case(then: pl.Expr, otherwise: pl.Expr, condition: pl.Expr) -> pl.Expr:
+    """The choice whose inputs are these, in the order in which Polars has them."""
+    return pl.when(condition).then(then).otherwise(otherwise)
 
 
-def _cut_interval(time: pl.DataType, interval: str) -> str:
-    if time == pl.Date and _BELOW_DAYS.search(interval):
-        return f"hours and what is shorter can't be added to a date; {_AS_TIMESTAMP}"
-    return ""
+def _common_kind(kinds: Sequence[str]) -> str:
+    """The kind that values of all these have together; empty: there is none."""
+    different = {*kinds} - {"null"}
+    if different == _TIMES:
+        return "timestamp"
+    return different.pop() if len(different) == 1 else "" if different else "null"
 
 
 def _different(what: str, types: Sequence[pl.DataType]) -> str:
-    kinds = {_kind(each): each for each in types if each != pl.Null}
-    if len(kinds) < 2:
-        return ""
-    named = " and ".join(sorted(map(_name, kinds.values())))
+    named = " and ".join(sorted({_name(each) for each in types if each != pl.Null}))
     return f"{what} can't choose between values of {named}; make them of one type with cast"
 
 
-def _no_arithmetic(types: Sequence[pl.DataType]) -> str:
-    for kind in types:
-        if kind == pl.String:
-            return "texts can't be computed with; write a || b to join them, or cast(... as bigint)"
-        if kind == pl.Boolean:
-            return "booleans can't be computed with; write cast(... as bigint) for 1 and 0"
-    if {each.base_type() for each in types} == {pl.Date, pl.Duration}:
+def _no_arithmetic(kinds: Sequence[str]) -> str:
+    if "text" in kinds:
+        return "texts can't be computed with; write a || b to join them, or cast(... as bigint)"
+    if "boolean" in kinds:
+        return "booleans can't be computed with; write cast(... as bigint) for 1 and 0"
+    if {*kinds} == {"date", "duration"}:
         return (
             "a duration that is computed can't be added to a date, and an interval stands behind it; "
             f"{_AS_TIMESTAMP}"
@@ -112,8 +138,4 @@ def _name(kind: pl.DataType) -> str:
 
 
 def _kind(kind: pl.DataType) -> str:
-    if kind.is_numeric():
-        return "number"
-    if kind == pl.Date or isinstance(kind, pl.Datetime):
-        return "time"
-    return str(kind)
+    return "number" if kind.is_numeric() else _PLAIN_KINDS.get(kind.base_type(), str(kind))

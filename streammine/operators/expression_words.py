@@ -292,6 +292,30 @@ def closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
     return None
 
 
+def split(tokens: Sequence[Token], separator: str) -> list[list[Token]]:
+    """The tokens between separators that stand in no bracket; no tokens: none."""
+    parts: list[list[Token]] = [[]] if tokens else []
+    open_brackets = 0
+    for token in tokens:
+        open_brackets += {"(": 1, ")": -1}.get(operator_of(token), 0)
+        separates = token.kind in ("operator", "keyword") and token.text.lower() == separator
+        if separates and open_brackets == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def literal_of(token: Token) -> str:
+    """What a text or number in an expression stands for, as text."""
+    return token.text[1:-1].replace("''", "'") if token.kind == "text" else token.text
+
+
+def text_of(tokens: Sequence[Token]) -> str:
+    """The tokens as they are told to people, with blanks between."""
+    return " ".join(token.text for token in tokens)
+
+
 def _single_operand(tokens: Sequence[Token], listed: bool = False) -> Token | None:
     """The token that is all of the operand of a comparison, which these tokens lead away from, in either
     direction: it may have a sign and stand in brackets. With `listed` it is the first one of a list."""

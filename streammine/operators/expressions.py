@@ -70,7 +70,10 @@ from streammine.operators.expression_words import (
     Reading,
     Token,
     closing_bracket,
+    literal_of,
     operator_of,
+    split,
+    text_of,
     unknown_column,
     words_of,
 )
@@ -152,7 +155,7 @@ class Expression:
             series = self._computed(_read(batch, self._schema.names))
         except POLARS_ERRORS as error:
             raise self._failure(batch, error) from error
-        if len(series) == 1 or not self.needs:
+        if len(series) == 1:
             series = series.new_from_index(0, rows)
         values = series[:rows]
         assert len(values) == rows, "expressions are elementwise or constant"
@@ -180,7 +183,7 @@ class Expression:
                 return found
             return None
 
-        row = first_failing_row(batch.num_rows, lambda start, end: failure(start, end) is not None)
+        row = first_failing_row(batch.num_rows, failure)
         by_itself = failure(row, row + 1)
         if by_itself is None:
             # it takes several rows, as want of memory does
@@ -209,7 +212,7 @@ class Expression:
             if token.kind != "function" or token.text.lower() not in _OF_NUMBERS:
                 continue
             inside = tokens[index + 2 : self._closing(tokens, index + 1)]
-            for number, argument in enumerate(_split(inside, ","), 1):
+            for number, argument in enumerate(split(inside, ","), 1):
                 expression = self._parsed(argument)
                 found = self._type_of(expression)
                 if not (found.is_numeric() or found == pl.Null):
@@ -224,7 +227,7 @@ class Expression:
             found = self._type_of(expression)
             if found not in (pl.Boolean, pl.Null):
                 self._fail(
-                    f"'and', 'or' and 'not' are of booleans, and {_text(operand)} is of type "
+                    f"'and', 'or' and 'not' are of booleans, and {text_of(operand)} is of type "
                     f"{type_text(found)}; compare it, as in x <> 0"
                 )
 
@@ -248,10 +251,10 @@ class Expression:
             end = self._closing(tokens, index + 1)
             inside = tokens[index + 2 : end]
             if name in OWN_FUNCTIONS:
-                found.append(self._own_call(name, _split(inside, ","), depth))
-            elif name == "position" and len(sides := _split(inside, "in")) == 2:
+                found.append(self._own_call(name, split(inside, ","), depth))
+            elif name == "position" and len(sides := split(inside, "in")) == 2:
                 found.append(self._own_call("strpos", sides[::-1], depth))
-            elif name != "position" and len(sides := _split(inside, "as")) == 2:
+            elif name != "position" and len(sides := split(inside, "as")) == 2:
                 found += self._cast(token, sides[0], sides[1], depth)
             else:
                 found += [token, tokens[index + 1], *inside, tokens[end]]
@@ -272,7 +275,7 @@ class Expression:
             if number in function.literal and len(argument) == 1:
                 (token,) = argument
                 if token.kind in ("text", "number"):
-                    given.append(_literal(token))
+                    given.append(literal_of(token))
                     types.append(None)
                     continue
             column = self._column_of(argument, depth)
@@ -282,20 +285,22 @@ class Expression:
             call = function.call(name, given, types)
         except CallError as error:
             self._fail(str(error))
-        return self._new_column(call, f"{name}({', '.join(map(_text, arguments))})")
+        return self._new_column(call, f"{name}({', '.join(map(text_of, arguments))})")
 
     def _cast(
         self, cast: Token, value: Sequence[Token], target: Sequence[Token], depth: int
     ) -> list[Token]:
         """A cast as it is, or the column that holds what a text says as a time."""
         inside = self._without_calls(value, depth + 1)
-        parser = _PARSED_TYPES.get(_text(target).lower())
+        parser = _PARSED_TYPES.get(text_of(target).lower())
         if parser is not None:
             column = self._column_of(inside, depth)
             if self._probe.schema[column.text] == pl.String:
                 strict = cast.text.lower() == "cast"
                 parsed = parser(pl.col(column.text), strict)
-                return [self._new_column(parsed, f"{cast.text}({_text(value)} as {_text(target)})")]
+                return [
+                    self._new_column(parsed, f"{cast.text}({text_of(value)} as {text_of(target)})")
+                ]
         opening, between, closing = (
             Token("operator", "("),
             Token("keyword", "as"),
@@ -308,7 +313,7 @@ class Expression:
         inside = self._without_calls(tokens, depth + 1)
         if len(inside) == 1 and inside[0].kind == "column":
             return inside[0]
-        return self._new_column(self._parsed(inside), _text(tokens))
+        return self._new_column(self._parsed(inside), text_of(tokens))
 
     def _new_column(self, expression: pl.Expr, text: str) -> Token:
         name = _free_name(text, self._probe.columns)
@@ -331,7 +336,7 @@ class Expression:
                 found += self._whole_divisor(tokens[index:end])
             elif token.kind == "function" and token.text.lower() in POWERS:
                 end = self._closing(tokens, index)
-                base, *exponents = _split(tokens[index + 1 : end], ",") or [[]]
+                base, *exponents = split(tokens[index + 1 : end], ",") or [[]]
                 found += [tokens[index], *self._with_whole_operands(base)]
                 for exponent in exponents:
                     found += [Token("operator", ","), *self._whole_exponent(exponent)]
@@ -475,28 +480,6 @@ def _null_rows(schema: pa.Schema) -> pl.DataFrame:
     """Three rows of nothing but nulls; where there are no columns, one row."""
     nulls = [pa.nulls(3, field.type) for field in schema]
     return _frame(pa.record_batch(nulls, schema=schema)) if nulls else _ONE_ROW
-
-
-def _split(tokens: Sequence[Token], separator: str) -> list[list[Token]]:
-    """The tokens between separators that stand in no bracket; no tokens: none."""
-    parts: list[list[Token]] = [[]] if tokens else []
-    open_brackets = 0
-    for token in tokens:
-        open_brackets += {"(": 1, ")": -1}.get(operator_of(token), 0)
-        separates = token.kind in ("operator", "keyword") and token.text.lower() == separator
-        if separates and open_brackets == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
-
-
-def _literal(token: Token) -> str:
-    return token.text[1:-1].replace("''", "'") if token.kind == "text" else token.text
-
-
-def _text(tokens: Sequence[Token]) -> str:
-    return " ".join(token.text for token in tokens)
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:

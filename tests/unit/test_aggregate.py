@@ -131,12 +131,18 @@ def test_unsigned_and_decimal_sums_are_exact() -> None:
     assert rows[0]["lowest"] == Decimal("-0.30")
 
 
-def test_means_take_the_float_nearest_to_a_decimal() -> None:
+@pytest.mark.parametrize("precision", [15, 16, 38])
+def test_means_take_the_float_nearest_to_a_decimal(precision: int) -> None:
     """83216 times 0.001 is 83.21600000000001."""
-    values = [Decimal("83.216"), Decimal("-67.826"), Decimal("12345678901234567890123456.789")]
-    batch = batch_of(["x", "y", "z"], values, pa.decimal128(38, 3))
-    rows = fed(operator_of(batch.schema, ["k"], {"average": "mean(v)"}), 0, batch)
-    assert [row["average"] for row in rows] == [float(value) for value in values]
+    largest = "9" * (precision - 3) + ".999"
+    texts = ["83.216", None, "-67.826", "0.000", largest, f"-{largest}"]
+    values = [None if text is None else Decimal(text) for text in texts]
+    kind = pa.decimal128(precision, 3)
+    whole = batch_of([str(each) for each in range(len(values))], values, kind)
+    for batch in (whole, whole.slice(1)):
+        rows = fed(operator_of(batch.schema, ["k"], {"average": "mean(v)"}), 0, batch)
+        expected = [None if value is None else float(value) for value in batch["v"].to_pylist()]
+        assert [row["average"] for row in rows] == expected
 
 
 def test_a_decimal_sum_beyond_38_digits_is_an_error() -> None:

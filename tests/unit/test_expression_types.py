@@ -6,10 +6,12 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from streammine.model.errors import TopologyError, UserCodeError
+from streammine.operators.expression_types import unwanted_mixture
 from streammine.operators.expressions import Expression
 
 BATCH = pa.record_batch(
@@ -98,6 +100,8 @@ def test_what_would_mix_types_without_a_word_is_refused(text: str, message: str)
         ("nullif(n, 1)", [None, None, -7]),
         ("s || n || 'x'", ["a, b1x", None, None]),
         ("concat(s, n)", ["a, b1", "7", "-7"]),
+        ("concat(s, n, '!', b)", ["a, b1!true", "7!", "-7!false"]),
+        ("coalesce(n, n, n, 5)", [1, 5, -7]),
         ("cast(b as bigint) + 1", [2, None, 1]),
         (
             "m + 99999999999999999999",
@@ -135,6 +139,19 @@ def test_the_row_is_found_in_a_batch_of_any_length(bad: int) -> None:
         with pytest.raises(UserCodeError) as failed:
             evaluated("cast(s as bigint)", batch)
         assert str(failed.value).endswith(f"where s is '{'é' * 59}…")
+
+
+def test_types_are_asked_for_only_where_they_do_not_follow() -> None:
+    """Polars takes long for the type of a long sum."""
+    asked: list[str] = []
+
+    def type_of(part: pl.Expr) -> pl.DataType:
+        asked.append(str(part))
+        return pl.Int64()
+
+    chosen = " + ".join(["n", "x * 2"] * 100)
+    assert unwanted_mixture(pl.sql_expr(f"coalesce({chosen}, n)"), type_of) == ""
+    assert sorted(asked) == ['col("n")', 'col("x")', "dyn int: 2"]
 
 
 def test_a_time_that_python_does_not_have_is_told_of() -> None:

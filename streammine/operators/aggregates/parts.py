@@ -16,7 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streammine.model.contracts import IntArray
-from streammine.operators.kernels.columns import fixed_values, is_bytes_type, validity_mask
+from streammine.operators.kernels.columns import (
+    fixed_values,
+    is_bytes_type,
+    validity_mask,
+    word_count,
+)
 from streammine.operators.kernels.exact_sum import ExactSquares, ExactSum
 from streammine.operators.kernels.extremes import Count, Extreme, StringExtreme
 from streammine.operators.kernels.integer_sum import IntegerSum
@@ -113,6 +118,23 @@ class NullCount(RowCount):
             self._count.resize(size)
 
 
+_EXACT_DIGITS = 15
+"""Whole numbers of so many, and ten to that power, are float64s."""
+
+
+def _nearest_floats(column: pa.Array) -> npt.NDArray[np.float64]:
+    """The float64 nearest to each value. Arrow's cast of a decimal multiplies by a power of ten, and may give
+    a neighbour."""
+    kind = column.type
+    if not pa.types.is_decimal(kind):
+        return fixed_values(column).astype(np.float64, copy=False)
+    if kind.precision <= _EXACT_DIGITS and 0 <= kind.scale <= _EXACT_DIGITS:
+        # one division of exact numbers rounds once
+        lowest = fixed_values(column)[:: word_count(kind)].astype(np.float64)
+        return lowest / np.float64(10**kind.scale)
+    return fixed_values(pc.cast(pc.cast(column, pa.string()), pa.float64()))
+
+
 class FloatSum:
     """Exact sum of values as float64."""
 
@@ -130,11 +152,7 @@ class FloatSum:
         self.sums.resize(size)
 
     def add(self, ids: IntArray, column: pa.Array, size: int) -> None:
-        if pa.types.is_decimal(column.type):
-            # by way of its text: Arrow multiplies by a power of ten, which need not give the nearest float64
-            column = pc.cast(pc.cast(column, pa.string()), pa.float64())
-        values = fixed_values(column).astype(np.float64, copy=False)
-        self.sums.add(ids, values, size, validity_mask(column))
+        self.sums.add(ids, _nearest_floats(column), size, validity_mask(column))
 
     def add_partial(self, ids: IntArray, column: pa.Array, size: int) -> None:
         self.sums.add_encoded(ids, column, size)
