@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streammine.model.canonical import canonical_order
@@ -110,11 +110,15 @@ def deviation(name: str, sample: bool, rows: Sequence[Row]) -> float | None:
 
 
 def root(square: Fraction) -> float:
-    """The double nearest to the root: half of the sum of it and what is just not it any more."""
+    """The double nearest to the root: half of the sum of it and what is just not it any more. An infinity
+    where it is beyond all of them, as the deviation of two numbers may be."""
     scaled = square * 4**1200
     whole = math.isqrt(scaled.numerator // scaled.denominator)
     inexact = whole * whole != scaled
-    return (2 * whole + inexact) / (2 << 1200)
+    try:
+        return (2 * whole + inexact) / (2 << 1200)
+    except OverflowError:
+        return math.inf
 
 
 def where(holds: Callable[[Row], Any], function: Function, rows: Sequence[Row]) -> Any:
@@ -208,6 +212,12 @@ def expected(
     st.lists(st.sampled_from(sorted(CASES)), min_size=1, max_size=4, unique=True),
     st.integers(1, 3),
     RANDOM,
+)
+@example(
+    {0: [(None, None, value, None, None, None) for value in (1.7e308, -8.5e307)]},
+    ["stddev(f)"],
+    1,
+    np.random.default_rng(0),
 )
 def test_functions_of_values_give_what_the_reference_gives(
     epochs: dict[int, list[Row]], calls: list[str], length: int, random: np.random.Generator
