@@ -6,6 +6,7 @@ expressions.md` describes them all.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,14 +99,25 @@ def _is_text(kind: Any) -> bool:
 
 
 def _is_integer(kind: Any) -> bool:
-    return bool(kind.is_integer())
+    return bool(kind.is_integer() or kind == pl.Null)
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(kind.base_type() == pl.List)
+
+
+def _is_anything(kind: Any) -> bool:
+    return True
 
 
 _TEXT, _TIME, _INTEGER = "a text", "a timestamp or date", "an integer"
+_LIST, _VALUE = "a list", "a value"
 _IS_A: dict[str, Callable[[Any], bool]] = {
     _TEXT: _is_text,
     _TIME: _is_time,
     _INTEGER: _is_integer,
+    _LIST: _is_list,
+    _VALUE: _is_anything,
 }
 
 
@@ -193,6 +205,58 @@ def _contains(text: pl.Expr, part: pl.Expr) -> pl.Expr:
     return text.str.contains(part, literal=True)
 
 
+def _left(text: pl.Expr, count: pl.Expr) -> pl.Expr:
+    return _unless_null(count, text.str.head(_int64(count)))
+
+
+def _right(text: pl.Expr, count: pl.Expr) -> pl.Expr:
+    return _unless_null(count, text.str.tail(_int64(count)))
+
+
+def _substr(text: pl.Expr, start: pl.Expr, count: pl.Expr | None = None) -> pl.Expr:
+    """Of places counted from 1; those before the first are none of the text, and count."""
+    first = _int64(start)
+    offset = pl.max_horizontal(first - 1, 0)
+    if count is None:
+        return _unless_null(first, text.str.slice(offset))
+    # a count below 0 fails here
+    length = _int64(count.cast(pl.UInt64))
+    inside = pl.max_horizontal(length - pl.max_horizontal(1 - first, 0), 0)
+    return _unless_null(first, _unless_null(length, text.str.slice(offset, inside)))
+
+
+def _split_part(text: pl.Expr, separator: pl.Expr, number: pl.Expr) -> pl.Expr:
+    """An empty separator parts nothing."""
+    parts = pl.when(separator == "").then(pl.concat_list(text)).otherwise(text.str.split(separator))
+    place = _int64(number)
+    index = pl.when(place > 0).then(place - 1).otherwise(place)
+    part = parts.list.get(index, null_on_oob=True).fill_null("")
+    there = text.is_not_null() & separator.is_not_null() & place.is_not_null()
+    return pl.when(there).then(pl.when(place == 0).then(pl.lit("")).otherwise(part))
+
+
+_FAR = 2**62
+"""Beyond the length of any text, and far enough from the ends of int64."""
+
+
+def _int64(number: pl.Expr) -> pl.Expr:
+    return number.cast(pl.Int128).clip(-_FAR, _FAR).cast(pl.Int64)
+
+
+def _unless_null(condition: pl.Expr, value: pl.Expr) -> pl.Expr:
+    return pl.when(condition.is_not_null()).then(value)
+
+
+def _array_contains(values: pl.Expr, value: pl.Expr) -> pl.Expr:
+    return _unless_null(value, values.list.contains(value))
+
+
+def greatest(values: Sequence[pl.Expr], floats: Sequence[pl.Expr]) -> pl.Expr:
+    """The greatest that is not null; a NaN among the `floats` is greater than every number."""
+    nan = pl.any_horizontal([each.is_nan() for each in floats])
+    return pl.when(nan).then(math.nan).otherwise(pl.max_horizontal(values))
+
+
 def _pad(left: bool, text: pl.Expr, length: str, fill: str = " ") -> pl.Expr:
     count = _number(length, "the length")
     if len(fill) != 1:
@@ -223,6 +287,12 @@ OWN_FUNCTIONS: dict[str, Function] = {
     "try_strptime": Function((_TEXT, "a format"), partial(_strptime, False), frozenset({1})),
     "strpos": Function((_TEXT, _TEXT), _position),
     "contains": Function((_TEXT, _TEXT), _contains),
+    "left": Function((_TEXT, _INTEGER), _left),
+    "right": Function((_TEXT, _INTEGER), _right),
+    "substr": Function((_TEXT, _INTEGER, _INTEGER), _substr, least=2),
+    "substring": Function((_TEXT, _INTEGER, _INTEGER), _substr, least=2),
+    "split_part": Function((_TEXT, _TEXT, _INTEGER), _split_part),
+    "array_contains": Function((_LIST, _VALUE), _array_contains),
     "lpad": Function(
         (_TEXT, "a length", "a fill character"), partial(_pad, True), frozenset({1, 2}), 2
     ),

@@ -59,7 +59,7 @@ def unwanted_mixture(expression: pl.Expr, type_of: TypeOf) -> str:
         part = parts[place]
         inputs = [parts[each] for each in inputs_of[place]]
         of_inputs = [kinds[each] for each in inputs_of[place]]
-        what = _operation(part, inputs) if len(inputs) > 1 else ""
+        what = _operation(part, inputs)
         if what == "offset":
             if of_inputs[0] == "date" and _BELOW_DAYS.search(str(inputs[1])):
                 return f"hours and what is shorter can't be added to a date; {_AS_TIMESTAMP}"
@@ -68,6 +68,8 @@ def unwanted_mixture(expression: pl.Expr, type_of: TypeOf) -> str:
             if found := _no_arithmetic(of_inputs):
                 return found
             kinds[place] = "number" if set(of_inputs) == {"number"} else ""
+        elif what in ("text", "boolean"):
+            kinds[place] = what if set(of_inputs) == {what} else ""
         elif what:
             chosen = of_inputs[:_BRANCHES] if what == _CASE else of_inputs
             kinds[place] = _common_kind(chosen)
@@ -75,6 +77,9 @@ def unwanted_mixture(expression: pl.Expr, type_of: TypeOf) -> str:
                 return _different(what, [type_of(each) for each in inputs[: len(chosen)]])
         if not kinds[place]:
             text = str(part)
+            if text.endswith(_JOINED_TEXT):
+                kinds[place] = "text"
+                continue
             if text not in known:
                 known[text] = _kind(type_of(part))
             kinds[place] = known[text]
@@ -82,11 +87,17 @@ def unwanted_mixture(expression: pl.Expr, type_of: TypeOf) -> str:
 
 
 def _operation(part: pl.Expr, inputs: Sequence[pl.Expr]) -> str:
-    """What is done with several inputs: ``arithmetic``, ``offset``, the names of functions that choose one of
-    them, or nothing that mixes types."""
-    if len(inputs) == 2 and any(part.meta.eq(each) for each in _sums(*inputs)):
-        joins = all(str(each).endswith(_JOINED_TEXT) for each in inputs)
-        return "" if joins else "arithmetic"
+    """What is done with the inputs: ``arithmetic``, ``offset``, the names of functions that choose one of
+    them; ``text`` or ``boolean`` where all are that and so is the part; or nothing that mixes types."""
+    if len(inputs) < 2:
+        return ""
+    if len(inputs) == 2:
+        left, right = inputs
+        if part.meta.eq(left & right) or part.meta.eq(left | right):
+            return "boolean"
+        if part.meta.eq(left + right) or part.meta.eq(left - right):
+            joins = all(str(each).endswith(_JOINED_TEXT) for each in inputs)
+            return "text" if joins else "arithmetic"
     if len(inputs) == 3 and part.meta.eq(_case(*inputs)):
         return _CASE
     text, start = str(part), str(inputs[0])
@@ -95,10 +106,6 @@ def _operation(part: pl.Expr, inputs: Sequence[pl.Expr]) -> str:
     if name == "dt.offset_by":
         return "offset"
     return "arithmetic" if name in _ARITHMETIC else _CHOOSING.get(name, "")
-
-
-def _sums(left: pl.Expr, right: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    return left + right, left - right
 
 
 def _case(then: pl.Expr, otherwise: pl.Expr, condition: pl.Expr) -> pl.Expr:

@@ -61,6 +61,12 @@ _MISSPELT = {
 }
 """Pairs of operators as other languages have them, and what is written here."""
 
+_MOST_OPERATIONS = 200
+"""Each may make the tree one or two levels deeper: at 900 levels Polars' walks overflow the stack of a
+thread, and at 200 it takes some 0.1 s to plan them, for every batch."""
+_CHAINED = frozenset(["+", "-", "*", "/", "//", "%", "||", "::", "&", "|", "^"])
+_CHAINED_WORDS = frozenset(["and", "or", "not", "when", "between"])
+
 _BESIDE_OPERANDS = frozenset(["", "(", ")", ","])
 """Operators beside an operand of a comparison; "" for words and for the text's ends."""
 
@@ -103,6 +109,7 @@ class Reading:
     def tokens(self) -> list[Token]:
         """Every word known for what it is: a column, function, keyword, text, number or operator."""
         tokens = self._resolved(self._cut())
+        self._check_size(tokens)
         self._check_operators(tokens)
         self._check_times(tokens)
         self._check_numbers(tokens)
@@ -211,6 +218,18 @@ class Reading:
                 "decimal(10, 2)"
             )
 
+    def _check_size(self, tokens: Sequence[Token]) -> None:
+        operations = sum(
+            operator_of(token) in _CHAINED
+            or (token.kind == "keyword" and token.text.lower() in _CHAINED_WORDS)
+            for token in tokens
+        )
+        if operations > _MOST_OPERATIONS:
+            self._fail(
+                f"it has {operations} operations; {_MOST_OPERATIONS} are the limit. Compute a part of it "
+                "in a `map` before; in (a, b, ...) and concat(a, b, ...) count for none"
+            )
+
     def _check_operators(self, tokens: Sequence[Token]) -> None:
         """Refuse ``a == b`` and ``a < b < c``, which would compare a truth with c."""
         compared = [False]
@@ -304,6 +323,18 @@ def split(tokens: Sequence[Token], separator: str) -> list[list[Token]]:
         else:
             parts[-1].append(token)
     return parts
+
+
+def arguments_of(function: str, inside: Sequence[Token]) -> list[list[Token]]:
+    """The arguments between the brackets of a call; those of SQL's ``substring(s from 2 for 3)`` too."""
+    arguments = split(inside, ",")
+    if function != "substring" or len(arguments) != 1:
+        return arguments
+    text, *places = split(inside, "from")
+    if not places:
+        text, *counts = split(inside, "for")
+        return [text, [Token("number", "1")], *counts] if counts else arguments
+    return [text, *split(places[0], "for")] if len(places) == 1 else arguments
 
 
 def literal_of(token: Token) -> str:

@@ -59,6 +59,7 @@ from streammine.operators.expression_functions import (
     OWN_FUNCTIONS,
     CallError,
     date_of,
+    greatest,
     timestamp_of,
 )
 from streammine.operators.expression_logic import logical_operands
@@ -69,6 +70,7 @@ from streammine.operators.expression_words import (
     KEYWORDS,
     Reading,
     Token,
+    arguments_of,
     closing_bracket,
     literal_of,
     operator_of,
@@ -78,9 +80,10 @@ from streammine.operators.expression_words import (
     words_of,
 )
 from streammine.operators.polars_frames import (
-    frame_of,
+    null_rows,
     plain_array,
     plain_type,
+    rows_of,
     type_text,
     without_minus_zero,
 )
@@ -135,7 +138,7 @@ class Expression:
         self._calls: list[pl.Expr] = []
         self._whole_columns: set[str] = set()
         self._alternation = _free_name("alternation", columns) if divides(tokens) else None
-        self._probe = self._completed(_null_rows(self._schema))
+        self._probe = self._completed(null_rows(self._schema))
         plain = self._without_calls(tokens)
         self._check_numbers(plain)
         self._polars = self._parsed(plain).alias("result")
@@ -152,7 +155,7 @@ class Expression:
             return batch.column(self._column)
         rows = batch.num_rows
         try:
-            series = self._computed(_read(batch, self._schema.names))
+            series = self._computed(rows_of(batch, self._schema.names))
         except POLARS_ERRORS as error:
             raise self._failure(batch, error) from error
         if len(series) == 1:
@@ -178,7 +181,7 @@ class Expression:
 
         def failure(start: int, end: int) -> Exception | None:
             try:
-                self._computed(_read(batch.slice(start, end - start), names))
+                self._computed(rows_of(batch.slice(start, end - start), names))
             except POLARS_ERRORS as found:
                 return found
             return None
@@ -213,8 +216,7 @@ class Expression:
                 continue
             inside = tokens[index + 2 : self._closing(tokens, index + 1)]
             for number, argument in enumerate(split(inside, ","), 1):
-                expression = self._parsed(argument)
-                found = self._type_of(expression)
+                found = self._type_of(self._parsed_plainly(argument))
                 if not (found.is_numeric() or found == pl.Null):
                     self._fail(
                         f"argument {number} of {token.text} must be a number, not {type_text(found)}"
@@ -251,7 +253,7 @@ class Expression:
             end = self._closing(tokens, index + 1)
             inside = tokens[index + 2 : end]
             if name in OWN_FUNCTIONS:
-                found.append(self._own_call(name, split(inside, ","), depth))
+                found.append(self._own_call(name, arguments_of(name, inside), depth))
             elif name == "position" and len(sides := split(inside, "in")) == 2:
                 found.append(self._own_call("strpos", sides[::-1], depth))
             elif name != "position" and len(sides := split(inside, "as")) == 2:
@@ -278,9 +280,9 @@ class Expression:
                     given.append(literal_of(token))
                     types.append(None)
                     continue
-            column = self._column_of(argument, depth)
-            given.append(pl.col(column.text))
-            types.append(self._probe.schema[column.text])
+            value = self._argument(argument, depth)
+            given.append(value)
+            types.append(self._type_of(value))
         try:
             call = function.call(name, given, types)
         except CallError as error:
@@ -307,6 +309,12 @@ class Expression:
             Token("operator", ")"),
         )
         return [cast, opening, *inside, between, *target, closing]
+
+    def _argument(self, tokens: Sequence[Token], depth: int) -> pl.Expr:
+        """A constant as it is, and the column of anything else."""
+        if tokens and (is_literal(tokens) or (len(tokens) == 1 and tokens[0].kind == "text")):
+            return self._parsed_plainly(tokens)
+        return pl.col(self._column_of(tokens, depth).text)
 
     def _column_of(self, tokens: Sequence[Token], depth: int) -> Token:
         """The column that holds what these tokens give."""
@@ -340,10 +348,24 @@ class Expression:
                 found += [tokens[index], *self._with_whole_operands(base)]
                 for exponent in exponents:
                     found += [Token("operator", ","), *self._whole_exponent(exponent)]
+            elif token.kind == "function" and token.text.lower() == "greatest":
+                end = self._closing(tokens, index) + 1
+                found[-1:] = self._greatest(tokens[index - 1 : end])
             else:
                 continue
             index = end
         return found
+
+    def _greatest(self, call: Sequence[Token]) -> list[Token]:
+        """The call, or where it is of floats the column that knows of NaN."""
+        inside = call[2:-1]
+        arguments = split(inside, ",")
+        types = [self._type_of(self._parsed_plainly(each)) for each in arguments]
+        if not any(each.is_float() for each in types):
+            return [*call[:2], *self._with_whole_operands(inside), call[-1]]
+        values = [self._argument(each, 0) for each in arguments]
+        floats = [value for value, kind in zip(values, types, strict=True) if kind.is_float()]
+        return [self._new_column(greatest(values, floats), text_of(call))]
 
     def _whole_divisor(self, divisor: Sequence[Token]) -> Sequence[Token]:
         if divisor and is_literal(divisor):
@@ -419,7 +441,7 @@ class Expression:
         """Refuse what fails whatever the values are, as can't be seen where all are null."""
         dummies = {
             name: pl.Series([_DUMMIES.get(kind.base_type())], dtype=kind)
-            for name, kind in _null_rows(self._schema).schema.items()
+            for name, kind in null_rows(self._schema).schema.items()
         }
         try:
             self._computed(pl.DataFrame(dummies))
@@ -444,7 +466,7 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
         names = list(dict.fromkeys(name for each in together for name in each._schema.names))
         wanted = [each._polars.alias(str(place)) for place, each in enumerate(together)]
         try:
-            frame = _read(batch, names).select(wanted)[: batch.num_rows]
+            frame = rows_of(batch, names).select(wanted)[: batch.num_rows]
         except POLARS_ERRORS:
             # each by itself tells which one it was
             frame = None
@@ -452,18 +474,6 @@ def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[
             for place, each in enumerate(together):
                 found[id(each)] = without_minus_zero(plain_array(frame[:, place], each.type))
     return [found[id(each)] if id(each) in found else each.evaluate(batch) for each in expressions]
-
-
-_ONE_ROW = pl.DataFrame({"": [0]})
-
-
-def _read(batch: pa.RecordBatch, names: Sequence[str]) -> pl.DataFrame:
-    """These columns for Polars; one row twice, since a column of one row is a single value, with which Polars
-    computes otherwise: -x is -0.0 or 0.0."""
-    if not names:
-        return _ONE_ROW
-    read = batch.select(names)
-    return _frame(pa.concat_batches([read, read]) if batch.num_rows == 1 else read)
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:
@@ -474,20 +484,3 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
 
 def _only(expression: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(expression)
-
-
-def _null_rows(schema: pa.Schema) -> pl.DataFrame:
-    """Three rows of nothing but nulls; where there are no columns, one row."""
-    nulls = [pa.nulls(3, field.type) for field in schema]
-    return _frame(pa.record_batch(nulls, schema=schema)) if nulls else _ONE_ROW
-
-
-def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
-    """The batch for Polars, integers below 64 bits widened so that they do not wrap around."""
-    frame = frame_of(batch)
-    narrow = [
-        name
-        for name, dtype in frame.schema.items()
-        if dtype.is_integer() and dtype not in (pl.Int64, pl.UInt64)
-    ]
-    return frame.with_columns(pl.col(narrow).cast(pl.Int64)) if narrow else frame

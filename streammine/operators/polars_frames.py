@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_ONE_ROW = pl.DataFrame({"": [0]})
 
-def frame_of(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
-    """The rows for Polars; fixed-width columns are not copied."""
-    frame = pl.from_arrow(rows)
+
+def rows_of(batch: pa.RecordBatch, names: Sequence[str]) -> pl.DataFrame:
+    """These columns for Polars; one row twice, since a column of one row is a single value, with which Polars
+    computes otherwise: -x is -0.0 or 0.0."""
+    if not names:
+        return _ONE_ROW
+    read = batch.select(names)
+    return _frame(pa.concat_batches([read, read]) if batch.num_rows == 1 else read)
+
+
+def null_rows(schema: pa.Schema) -> pl.DataFrame:
+    """Three rows of nothing but nulls; where there are no columns, one row."""
+    nulls = [pa.nulls(3, field.type) for field in schema]
+    return _frame(pa.record_batch(nulls, schema=schema)) if nulls else _ONE_ROW
+
+
+def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
+    """The batch for Polars, integers below 64 bits widened so that they do not wrap around; fixed-width
+    columns of 64 bits are not copied."""
+    frame = pl.from_arrow(batch)
     assert isinstance(frame, pl.DataFrame)
-    return frame
+    narrow = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype.is_integer() and dtype not in (pl.Int64, pl.UInt64)
+    ]
+    return frame.with_columns(pl.col(narrow).cast(pl.Int64)) if narrow else frame
 
 
 def plain_type(value_type: pa.DataType) -> pa.DataType:

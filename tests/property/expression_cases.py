@@ -34,6 +34,7 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "k": (pa.int64(), st.integers(0, 6)),
     "m": (pa.int64(), st.integers(1, 6)),
     "n": (pa.int64(), st.integers(-(10**9), 10**9)),
+    "q": (pa.int64(), st.integers(-6, 10) | st.sampled_from(EDGES)),
     "f": (pa.float64(), FLOATS),
     "g": (pa.float64(), FLOATS),
     "x": (pa.float64(), st.floats(-1e6, 1e6) | st.sampled_from(SPECIAL)),

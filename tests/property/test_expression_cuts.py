@@ -34,6 +34,7 @@ TWO = st.sampled_from(
         "({} / {})",
         "coalesce({}, {})",
         "greatest({}, {})",
+        "least({}, {})",
         "nullif({}, {})",
     ]
 )

@@ -59,17 +59,22 @@ def initial_capitals(s: str) -> str:
 
 
 def part(s: str, separator: str, number: int) -> str:
-    parts = s.split(separator)
+    parts = s.split(separator) if separator else [s]
     place = number - 1 if number > 0 else len(parts) + number
-    return parts[place] if 0 <= place < len(parts) else ""
+    return parts[place] if number and 0 <= place < len(parts) else ""
 
 
 def joined(separator: str, *texts: str | None) -> str:
     return separator.join(text for text in texts if text is not None)
 
 
-def left(s: str | None, k: int | None) -> str | None:
-    return None if s is None else s[: 9 if k is None else k]
+def right(s: str, count: int) -> str:
+    return s[max(len(s) - count, 0) :] if count >= 0 else s[-count:]
+
+
+def places(s: str, start: int, count: int) -> str:
+    """The characters whose places, counted from 1, are among so many from the start on."""
+    return "".join(letter for place, letter in enumerate(s, 1) if start <= place < start + count)
 
 
 def second_group(s: str) -> str | None:
@@ -172,19 +177,27 @@ TEXTS: dict[str, Case] = {
     "rpad(s, 4)": Case(lambda s: s.ljust(4)[:4], "s"),
     "reverse(s)": Case(lambda s: s[::-1], "s"),
     "left(s, 3) || right(s, 2)": Case(lambda s: s[:3] + s[-2:], "s"),
-    "left(s, coalesce(k, 9))": Case(left, "sk", with_nulls=True),
-    "right(s, 1)": Case(lambda s: s[-1:], "s"),
-    "substr(s, m)": Case(lambda s, m: s[m - 1 :], "sm"),
-    "substr(s, m, 3)": Case(lambda s, m: s[m - 1 : m + 2], "sm"),
+    "left(s, q)": Case(lambda s, q: s[:q], "sq"),
+    "left('aéb', q)": Case(lambda q: "aéb"[:q], "q"),
+    "left(s, -2)": Case(lambda s: s[:-2], "s"),
+    "right(s, q)": Case(right, "sq"),
+    "right('aéb', q)": Case(lambda q: right("aéb", q), "q"),
+    "right(s, 6)": Case(lambda s: s[-6:], "s"),
+    "right(s, -1)": Case(lambda s: s[1:], "s"),
+    "substr(s, q)": Case(lambda s, q: places(s, q, 2**64), "sq"),
+    "substr(s, q, 3)": Case(lambda s, q: places(s, q, 3), "sq"),
+    "substr(s, 2, k)": Case(lambda s, k: places(s, 2, k), "sk"),
+    "substr(s, q, k)": Case(places, "sqk"),
+    "substring(s, -1, m)": Case(lambda s, m: places(s, -1, m), "sm"),
     "substring(s from 2 for 3)": Case(lambda s: s[1:4], "s"),
+    "substring(s from k)": Case(lambda s, k: places(s, k, 99), "sk"),
+    "substring(s for k)": Case(lambda s, k: s[:k], "sk"),
     "replace(s, 'a', 'éé')": Case(lambda s: s.replace("a", "éé"), "s"),
     "replace(s, 'b', '')": Case(lambda s: s.replace("b", ""), "s"),
-    "split_part(w, '-', coalesce(m, 2))": Case(
-        lambda w, m: None if w is None else part(w, "-", (m or 2)), "wm", with_nulls=True
-    ),
-    "split_part(w, '-', -coalesce(m, 2))": Case(
-        lambda w, m: None if w is None else part(w, "-", -(m or 2)), "wm", with_nulls=True
-    ),
+    "split_part(w, '-', q)": Case(lambda w, q: part(w, "-", q), "wq"),
+    "split_part(w, p, q)": Case(part, "wpq"),
+    "split_part(w, p, -1)": Case(lambda w, p: part(w, p, -1), "wp"),
+    "split_part(w, '', m)": Case(lambda w, m: part(w, "", m), "wm"),
     "split_part(w, 'a-', 2)": Case(lambda w: part(w, "a-", 2), "w"),
     "concat(s, '|', t)": Case(lambda s, t: joined("", s, "|", t), "st", with_nulls=True),
     "concat_ws('-', s, t, p)": Case(lambda *texts: joined("-", *texts), "stp", with_nulls=True),

@@ -152,6 +152,33 @@ def test_types_are_asked_for_only_where_they_do_not_follow() -> None:
     chosen = " + ".join(["n", "x * 2"] * 100)
     assert unwanted_mixture(pl.sql_expr(f"coalesce({chosen}, n)"), type_of) == ""
     assert sorted(asked) == ['col("n")', 'col("x")', "dyn int: 2"]
+    asked.clear()
+    assert unwanted_mixture(pl.sql_expr(" || ".join(["s"] * 50)), type_of) == ""
+    assert asked == ['col("s")']
+
+
+@pytest.mark.parametrize("operator", [" and ", " or "])
+def test_chains_of_conditions_are_booleans_without_being_asked_for(operator: str) -> None:
+    asked: list[str] = []
+
+    def type_of(part: pl.Expr) -> pl.DataType:
+        asked.append(str(part))
+        return pl.Boolean() if " > " in asked[-1] else pl.Int64()
+
+    chain = operator.join(f"n > {each % 3}" for each in range(50))
+    assert unwanted_mixture(pl.sql_expr(chain), type_of) == ""
+    assert len(asked) == len({*asked}) <= 7
+
+
+@pytest.mark.parametrize(
+    ("operand", "operator"),
+    [("s", " || "), ("n", " + "), ("n", " - "), ("b", " and "), ("n", "::")],
+)
+def test_an_expression_has_at_most_so_many_operations(operand: str, operator: str) -> None:
+    chain = [operand] + ["bigint" if operator == "::" else operand] * 200
+    assert len(evaluated(operator.join(chain))) == 3
+    with pytest.raises(TopologyError, match="it has 201 operations; 200 are the limit"):
+        evaluated(operator.join([*chain, chain[-1]]))
 
 
 def test_a_time_that_python_does_not_have_is_told_of() -> None:
