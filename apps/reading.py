@@ -133,11 +133,12 @@ def records(path: Path, width: int, delimiter: str = ",") -> Iterator[list[Value
 
 
 def named_records(path: Path, names: Sequence[str]) -> Iterator[list[Value] | None]:
-    """The same of one with a header: the values of the columns that are named. Raises InputError."""
+    """The same of one with a header: the values of the columns that are named; nothing of an empty one.
+    Raises InputError."""
     taken = _Lines(path)
     header = next((line for line in taken if line.strip("\r")), None)
     if header is None:
-        raise streammine.InputError(f"{path}: empty, expected a line with the names of its columns")
+        return
     columns = [(name or "").strip() for name in _values(header, ",")[0]]
     if missing := [name for name in names if name not in columns]:
         raise streammine.InputError(f"{path}: has no column {', '.join(missing)}")
@@ -204,9 +205,9 @@ def whole_number(value: Value, bits: int = 64) -> int | None:
     if value is None:
         return None
     value, half = value.strip(" \t"), 2 ** (bits - 1)
-    if (hexadecimal := _HEXADECIMAL.fullmatch(value)) and len(hexadecimal[1]) <= bits // 4:
-        number = int(value, 16)
-        return number - 2 * half if number >= half else number
+    hexadecimal = _HEXADECIMAL.fullmatch(value)
+    if hexadecimal and len(hexadecimal[1]) <= bits // 4 and int(value, 16) < half:
+        return int(value, 16)
     if _INTEGER.fullmatch(value) and -half <= int(value) < half:
         return int(value)
     raise ValueError(f"{value!r} is no whole number of {bits} bits")

@@ -41,6 +41,8 @@ def print_summary(summary: Summary, submission: Submission, as_json: bool) -> No
     )
     if summary.events_dead:
         click.echo(_dead_letters_line(submission))
+    elif not summary.events_in:
+        click.echo("no source had a row: see whether the input is the one that is meant")
     for name, ranges in summary.lost.items():
         click.echo(lost_line(name, EpochRanges(ranges)))
 

@@ -156,8 +156,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(streammine.InputError, match="has no column d"):
         list(reading.named_records(path, ["a", "d"]))
     path.write_text("\n")
-    with pytest.raises(streammine.InputError, match="empty, expected a line with the names"):
-        list(reading.named_records(path, ["a"]))
+    assert list(reading.named_records(path, ["a"])) == []
 
 
 def test_a_row_is_late_where_a_later_epoch_has_begun_in_its_file() -> None:

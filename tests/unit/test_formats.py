@@ -102,8 +102,10 @@ class TestCsv:
             Parsed(b"a,b\n1,2\n", CSV, self.SCHEMA)
         with pytest.raises(InputError, match="more than one column is named a"):
             Parsed(b"a,a,s\n", CSV, self.SCHEMA)
-        with pytest.raises(InputError, match="empty, expected a line with the names"):
-            Parsed(b"\n", CSV, self.SCHEMA)
+
+    @pytest.mark.parametrize("data", [b"", b"\n", b"\r\n\n", b"\xef\xbb\xbf"])
+    def test_a_file_of_nothing_has_no_rows(self, data: bytes) -> None:
+        assert Parsed(data, CSV, self.SCHEMA).raw_rows == 0
 
     def test_names_can_be_given_instead_of_a_header(self) -> None:
         written = RawFormat("csv", delimiter=" ", header=False, columns=("s", "x", "a"))
@@ -198,6 +200,37 @@ class TestCsv:
             ),
         ]
         assert parsed.dead[2][0] == 'column "b": "maybe" is not a value of type bool'
+
+    @pytest.mark.parametrize(
+        ("kind", "refused"),
+        [
+            (pa.int8(), [1, 2, 3, 4, 6]),
+            (pa.int32(), [2, 3, 4, 6]),
+            (pa.int64(), [3, 4, 6]),
+            (pa.uint8(), [2, 3, 4, 5, 6]),
+            (pa.uint64(), [4, 5, 6]),
+        ],
+    )
+    def test_hexadecimal_numbers_do_not_become_negative(
+        self, kind: pa.DataType, refused: list[int]
+    ) -> None:
+        cells = [
+            "0x7F",
+            "0X80",
+            '"0x80000000"',
+            " 0xFFFFFFFFFFFFFFFF",
+            "0x1FFFFFFFFFFFFFFFF",
+            "-128",
+            "-0x1",
+            "",
+        ]
+        values = [127, 128, 2**31, 2**64 - 1, None, -128, None, None]
+        data = "a,s\n" + "".join(f"{cell},0x80\n" for cell in cells)
+        parsed = Parsed(data.encode(), CSV, pa.schema({"a": kind, "s": pa.string()}))
+        assert sorted(parsed.dead) == refused
+        assert parsed.rows == [
+            (value, "0x80") for place, value in enumerate(values) if place not in refused
+        ]
 
     def test_floats_are_rounded_correctly(self) -> None:
         texts = ["9007199254740993", "2.2250738585072011e-308", "1.7976931348623157e308", "5e-324"]

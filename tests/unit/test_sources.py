@@ -224,6 +224,37 @@ class TestFinding:
         with pytest.raises(InputError, match="is a folder"):
             resolve_source("s", files("folder.txt"), COUNT, str(tmp_path))
 
+    @pytest.mark.parametrize("kind", ["csv", "json", "text"])
+    @pytest.mark.parametrize(
+        ("suffix", "compress"),
+        [
+            ("gz", gzip.compress),
+            ("bz2", bz2.compress),
+            ("zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+        ],
+    )
+    def test_a_compressed_file_must_be_named_so(
+        self, tmp_path: Path, kind: Any, suffix: str, compress: Any
+    ) -> None:
+        (tmp_path / "a.part").write_bytes(compress(b"line\nx\n"))
+        schema = {} if kind == "text" else {"schema": {"line": "string"}}
+        source = files("a.part", format=kind, **schema)
+        with pytest.raises(
+            InputError, match=rf"a\.part: is compressed .+ let it end in \.{suffix}"
+        ):
+            resolve_source("s", source, COUNT, str(tmp_path))
+
+    def test_of_several_csv_files_some_may_be_empty(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_bytes(b"")
+        (tmp_path / "b.csv").write_bytes(b"ts,v\n1,2\n3,4\n")
+        (tmp_path / "c.csv").write_bytes(b"\n")
+        settings: dict[str, Any] = {"schema": {"ts": "int64", "v": "int64"}}
+        read = read_source(files("*.csv", **settings), COUNT, tmp_path)
+        assert [row[3] for row in read.rows] == [(1, 2), (3, 4)]
+        for name in "ac":
+            with pytest.raises(InputError, match=rf"{name}\.csv: empty, expected a line"):
+                resolve_source("s", files(f"{name}.csv", **settings), COUNT, str(tmp_path))
+
     def test_a_file_named_twice_is_read_once(self, tmp_path: Path) -> None:
         for name in "ba":
             (tmp_path / f"{name}.txt").write_text("x\n")

@@ -19,7 +19,11 @@ SCHEMA = pa.schema([("origin", pa.string()), ("reason", pa.string())])
 
 
 def printed(
-    folder: Path, reasons: list[str], capsys: pytest.CaptureFixture[str], kept: bool = True
+    folder: Path,
+    reasons: list[str],
+    capsys: pytest.CaptureFixture[str],
+    kept: bool = True,
+    events_in: int = 10,
 ) -> str:
     """The last line of the text for people."""
     store = open_store(str(folder / "dead-letters"))
@@ -39,7 +43,7 @@ def printed(
         kept_sink.finish(0)
         submission.spec.targets["out"] = SinkTarget(str(folder / "out"), "parquet", 1)
         submission.compiled.topology.sinks["out"] = SimpleNamespace(path="out")
-    summary = Summary(10, 3, len(reasons), 1.0, 2.0, 1, "0123")
+    summary = Summary(events_in, 3, len(reasons), 1.0, 2.0, 1, "0123")
     print_summary(summary, submission, as_json=False)
     return capsys.readouterr().out.strip().splitlines()[-1]
 
@@ -71,3 +75,10 @@ def test_where_all_could_be_used_nothing_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert printed(tmp_path, [], capsys) == "digest 0123"
+
+
+def test_a_run_without_any_row_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(tmp_path, [], capsys, events_in=0).startswith("no source had a row")
+    assert printed(tmp_path / "dead", ["empty"], capsys, events_in=0).startswith(
+        "the first dead letter"
+    )

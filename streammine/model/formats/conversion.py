@@ -57,7 +57,18 @@ def csv_cells(cells: pa.Array, kind: pa.DataType) -> pa.Array:
         arrow_csv.ParseOptions(newlines_in_values=True),
         arrow_csv.ConvertOptions(column_types={"cell": kind}, null_values=[]),
     )
-    return table.column(0).combine_chunks()
+    numbers = table.column(0).combine_chunks()
+    if pa.types.is_signed_integer(kind):
+        refuse_wrapped(cells, numbers)
+    return numbers
+
+
+def refuse_wrapped(cells: pa.Array, numbers: pa.Array) -> None:
+    """Raise ArrowInvalid where a hexadecimal number of these cells (binary) became a negative one: Arrow
+    takes its digits for the bits of the integer, so that 0x80 would be -128 as an int8."""
+    negative = cells.filter(pc.less(numbers, 0))
+    if pc.any(pc.match_substring_regex(negative, r"^\s*0[xX]")).as_py():
+        raise pa.ArrowInvalid("a hexadecimal number does not fit its column")
 
 
 _INTEGER_PATTERN = r"^\s*[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)\s*$"

@@ -83,8 +83,12 @@ class CsvReader:
         }
         table = self._read(data, types, self.schema.names)
         arrays = []
+        hexadecimal = b"0x" in data or b"0X" in data
         for field, column in zip(self.schema, table.columns, strict=True):
             array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+            if hexadecimal and pa.types.is_signed_integer(field.type):
+                cells = self._read(data, {field.name: pa.binary()}, [field.name])
+                conversion.refuse_wrapped(cells.column(0).combine_chunks(), array)
             if conversion.is_time(field.type):
                 array = conversion.to_timestamps(array, field.type)
             if array.null_count and not field.nullable:

@@ -77,14 +77,17 @@ def parse(
     `schema` is the rows' columns and types; a null where a field is not nullable makes its row
     dead. All of them are checked; `columns` selects which are handed out (None: all, in the
     schema's order). `file` names the file in errors and dead rows. Memory is bounded by
-    `block_bytes` and RECORD_LIMIT_BYTES. Raises InputError when the stream can't be read on or a
-    CSV header lacks a column of the schema.
+    `block_bytes` and RECORD_LIMIT_BYTES. A file of nothing has no rows, also where a header is
+    expected. Raises InputError when the stream can't be read on or a CSV header lacks a column of the
+    schema.
     """
     rejections = Rejections(file)
     rows_read = 0
     pieces = blocks.chunks(stream, block_bytes, file, lambda: rows_read)
     if raw_format.kind == "csv":
         header, pieces = _header(pieces, raw_format, file)
+        if not header:
+            return
         reader = _csv_reader(header, raw_format, schema, file)
         parsed = _parse_csv(pieces, reader, rejections)
     elif raw_format.kind == "json":
@@ -100,7 +103,8 @@ def parse(
 
 
 def csv_header(stream: blocks.ByteStream, raw_format: RawFormat, file: str) -> tuple[str, ...]:
-    """The column names of a CSV file. Raises InputError for a file without a usable header."""
+    """The column names of a CSV file; none of a file that is empty. Raises InputError for a header that
+    can't be used."""
     pieces = blocks.chunks(stream, 2**16, file, lambda: 0)
     return _header(pieces, raw_format, file)[0]
 
@@ -137,7 +141,7 @@ def _parse_csv(
 def _header(
     pieces: Iterator[bytes], raw_format: RawFormat, file: str
 ) -> tuple[tuple[str, ...], Iterator[bytes]]:
-    """(column names, the bytes behind the header)."""
+    """(column names, the bytes behind the header); no names: the file is empty."""
     if not raw_format.header:
         assert raw_format.columns, "columns of a CSV file without header must be named"
         return raw_format.columns, pieces
@@ -148,9 +152,7 @@ def _header(
         if line_feed or len(line) > blocks.RECORD_LIMIT_BYTES:
             return _names(line, raw_format, file), chain([behind] if behind else [], pieces)
     line = data.strip(b"\r\n")
-    if not line:
-        raise InputError(f"{file}: empty, expected a line with the names of its columns")
-    return _names(line, raw_format, file), iter(())
+    return _names(line, raw_format, file) if line else (), iter(())
 
 
 def _names(line: bytes, raw_format: RawFormat, file: str) -> tuple[str, ...]:

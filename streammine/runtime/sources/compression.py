@@ -14,6 +14,13 @@ from streammine.model.locations import without_options
 
 COMPRESSION_SUFFIXES = (".gz", ".zst", ".bz2")
 _RAW_READ_BYTES = 2**20
+_STARTS = {
+    b"\x1f\x8b\x08": (".gz", "gzip"),
+    b"\x28\xb5\x2f\xfd": (".zst", "zstd"),
+    **{b"BZh%d1AY&SY" % level: (".bz2", "bzip2") for level in range(1, 10)},
+}
+"""What compressed files start with (RFC 1952, RFC 8878, bzip2's magic numbers): none of it begins a text."""
+LONGEST_START_BYTES = max(map(len, _STARTS))
 
 
 class _Member(Protocol):
@@ -91,6 +98,15 @@ class _MemberStream:
             data = bytes(self._raw.read(_RAW_READ_BYTES))
             self._raw_over = not data
             self._input = data if self._member is not None else data.lstrip(b"\0")
+
+
+def has_compression_suffix(path: str) -> bool:
+    return without_options(path)[0].lower().endswith(COMPRESSION_SUFFIXES)
+
+
+def compression_of(start: bytes) -> tuple[str, str] | None:
+    """(suffix, program) of compressed bytes that begin so; None: they are not compressed."""
+    return next((found for mark, found in _STARTS.items() if start.startswith(mark)), None)
 
 
 def decompressed(raw: pa.NativeFile, path: str) -> ByteStream:

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from streammine.model.epoch_log import Manifest
 from streammine.model.epochs import EpochDefinition
-from streammine.model.errors import TopologyError
+from streammine.model.errors import InputError, TopologyError
 from streammine.model.formats import RawFormat, csv_header
+from streammine.model.formats.blocks import chunks
 from streammine.model.ids import HIDDEN_PREFIX
 from streammine.model.job import ResolvedSource
 from streammine.model.modules import load_object
@@ -30,6 +31,11 @@ from streammine.model.topology.sources import (
     LogSource,
 )
 from streammine.operators.generators import BUILT_IN, Generator
+from streammine.runtime.sources.compression import (
+    LONGEST_START_BYTES,
+    compression_of,
+    has_compression_suffix,
+)
 from streammine.runtime.sources.files import OpenFile, absolute, expand
 from streammine.runtime.sources.live import refuse_impossible
 from streammine.runtime.sources.log import read_manifest
@@ -202,13 +208,35 @@ def _is_parallel(
 
 def _look_at_text(settings: FilesSource, files: Sequence[str], schema: pa.Schema) -> None:
     written = raw_format(settings)
+    empty = 0
     for path in files:
+        if not has_compression_suffix(path):
+            _refuse_compressed(path)
+        if written.kind != "csv":
+            continue
         file = OpenFile(path)
         try:
-            if written.kind == "csv":
-                _check_header(path, csv_header(file, written, path), schema)
+            header = csv_header(file, written, path)
         finally:
             file.close()
+        empty += not header
+        if header:
+            _check_header(path, header, schema)
+    if empty == len(files):
+        raise InputError(f"{files[0]}: empty, expected a line with the names of its columns")
+
+
+def _refuse_compressed(path: str) -> None:
+    file = OpenFile(path)
+    try:
+        start = next(chunks(file, LONGEST_START_BYTES, path, lambda: 0), b"")
+    finally:
+        file.close()
+    if (found := compression_of(start)) is not None:
+        suffix, program = found
+        raise InputError(
+            f"{path}: is compressed by {program}, which its name must tell: let it end in {suffix}"
+        )
 
 
 def _check_header(path: str, header: tuple[str, ...], schema: pa.Schema) -> None:
