@@ -9,11 +9,16 @@ import pyarrow as pa
 
 def readable_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
     """As `to_pylist`; but values that Python has none for, as times before the year 1, are texts."""
-    columns = {
+    columns = readable_columns(rows)
+    return [{name: values[row] for name, values in columns.items()} for row in range(rows.num_rows)]
+
+
+def readable_columns(rows: pa.RecordBatch | pa.Table) -> dict[str, list[Any]]:
+    """As `to_pydict`, with the same exception."""
+    return {
         name: _readable(column)
         for name, column in zip(rows.schema.names, rows.columns, strict=True)
     }
-    return [{name: values[row] for name, values in columns.items()} for row in range(rows.num_rows)]
 
 
 def _readable(column: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -28,6 +33,8 @@ def _value(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except (ValueError, OverflowError):
-        # what stands in the column; lists and structs have no such number
+        if isinstance(value, pa.ListScalar):
+            return [_value(each) for each in value.values]
+        # what stands in the column; structs have no such number
         number = getattr(value, "value", None)
         return f"{value.type} {number}" if isinstance(number, int) else f"a {value.type}"

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable
 import pyarrow as pa
 import xxhash
 
+from streammine.model.readable_rows import readable_columns
 from streammine.operators.sinks import FILE_RECORD
 
 _FILE_COLUMNS = ("slice", "epochs", "rows")
@@ -35,7 +36,7 @@ def sequence_of(batch: pa.RecordBatch, before: int = 0) -> int:
 
 
 def _row_hashes(batch: pa.RecordBatch) -> Iterable[int]:
-    columns = [column.to_pylist() for column in batch.columns]
+    columns = readable_columns(batch).values()
     rows = map(str.encode, map(repr, zip(*columns, strict=True)))
     return map(xxhash.xxh3_64_intdigest, rows)
 

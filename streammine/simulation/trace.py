@@ -21,6 +21,7 @@ from streammine.engine.kept import Kept
 from streammine.engine.slice import SliceMachine
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph
+from streammine.model.readable_rows import readable_columns
 
 TAIL_LENGTH = 40
 
@@ -132,7 +133,7 @@ def _batch_text(batch: pa.RecordBatch) -> str:
 
     Not of the buffers: what lies in them under nulls, and behind the last row, is whatever was there.
     """
-    return f"<{batch.num_rows} rows {xxhash.xxh3_64_hexdigest(repr(batch.to_pydict()).encode())}>"
+    return f"<{batch.num_rows} rows {xxhash.xxh3_64_hexdigest(repr(readable_columns(batch)).encode())}>"
 
 
 _WRITERS: dict[type, _Writer] = {

@@ -94,3 +94,15 @@ def test_a_bag_must_be_taken_whole_and_none_that_nobody_made() -> None:
         contents.taken(3, 8, 5, "taker")
     assert contents.between(3, 6, 9) == [7]
     assert contents.between(3, 7, 9) == []
+
+
+def test_times_that_python_does_not_know_are_contents_too() -> None:
+    far = [
+        pa.record_batch({"at": pa.array([each], pa.timestamp("us"))}) for each in (2**62, 2**62 + 1)
+    ]
+    assert content_of(far[0]) != content_of(far[1])
+    lists = [
+        pa.record_batch({"at": pa.array([[each]], pa.list_(pa.timestamp("us")))})
+        for each in (2**62, 7)
+    ]
+    assert content_of(lists[0]) != content_of(lists[1])
