@@ -257,6 +257,12 @@ def greatest(values: Sequence[pl.Expr], floats: Sequence[pl.Expr]) -> pl.Expr:
     return pl.when(nan).then(math.nan).otherwise(pl.max_horizontal(values))
 
 
+def _replace(text: pl.Expr, part: str, other: pl.Expr) -> pl.Expr:
+    if not part:
+        raise CallError("what is replaced must not be empty")
+    return _unless_null(other, text.str.replace_all(part, other, literal=True))
+
+
 def _pad(left: bool, text: pl.Expr, length: str, fill: str = " ") -> pl.Expr:
     count = _number(length, "the length")
     if len(fill) != 1:
@@ -292,6 +298,7 @@ OWN_FUNCTIONS: dict[str, Function] = {
     "substr": Function((_TEXT, _INTEGER, _INTEGER), _substr, least=2),
     "substring": Function((_TEXT, _INTEGER, _INTEGER), _substr, least=2),
     "split_part": Function((_TEXT, _TEXT, _INTEGER), _split_part),
+    "replace": Function((_TEXT, "a part", _TEXT), _replace, frozenset({1})),
     "array_contains": Function((_LIST, _VALUE), _array_contains),
     "lpad": Function(
         (_TEXT, "a length", "a fill character"), partial(_pad, True), frozenset({1, 2}), 2

@@ -193,6 +193,8 @@ TEXTS: dict[str, Case] = {
     "substring(s from k)": Case(lambda s, k: places(s, k, 99), "sk"),
     "substring(s for k)": Case(lambda s, k: s[:k], "sk"),
     "replace(s, 'a', 'éé')": Case(lambda s: s.replace("a", "éé"), "s"),
+    "replace(s, 'a', p)": Case(lambda s, p: s.replace("a", p), "sp"),
+    "replace(s, '1', '$0')": Case(lambda s: s.replace("1", "$0"), "s"),
     "replace(s, 'b', '')": Case(lambda s: s.replace("b", ""), "s"),
     "split_part(w, '-', q)": Case(lambda w, q: part(w, "-", q), "wq"),
     "split_part(w, p, q)": Case(part, "wpq"),
