@@ -45,6 +45,25 @@ _TYPES = words_of(
     ubigint float float4 float8 real double precision decimal numeric boolean bool char varchar text
     string bytea date timestamp"""
 )
+_ARROW_TYPES = {
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint8": "utinyint",
+    "uint16": "usmallint",
+    "uint32": "uinteger",
+    "uint64": "ubigint",
+    "float32": "real",
+    "float64": "double",
+    "bool_": "boolean",
+    "utf8": "text",
+    "str": "text",
+    "date32": "date",
+    "datetime": "timestamp",
+    "decimal128": "decimal(10, 2)",
+    "binary": "bytea",
+}
+"""What types of columns are called in a schema, or elsewhere, and what in a cast."""
 _DATE_PARTS = words_of(
     """year quarter month week day hour minute second millisecond microsecond dow isodow doy isoyear
     decade century"""
@@ -93,6 +112,9 @@ _TOKEN = re.compile(
 )
 
 
+_WORD = re.compile(r"\w+")
+
+
 class Token(NamedTuple):
     kind: str
     text: str
@@ -132,6 +154,10 @@ class Reading:
                 )
             position = match.end()
             kind = str(match.lastgroup)
+            if kind == "number" and (word := _WORD.match(self._text, position)):
+                self._fail(
+                    f"{match.group() + word.group()!r} is no number; numbers are written like 16, 3.5 or 1e6"
+                )
             if kind != "space":
                 tokens.append(Token(kind, match.group()))
         return tokens
@@ -157,9 +183,10 @@ class Reading:
                     if word in ("decimal", "numeric") and after.text == "(":
                         self._check_decimal(tokens[index + 2 : index + 5])
                 elif before in ("as", "::") and after.kind != "text":
+                    meant = _ARROW_TYPES.get(word)
+                    advice = f"; write {meant};" if meant else did_you_mean(text, _TYPES) or ";"
                     self._fail(
-                        f"there is no type {text!r}{did_you_mean(text, _TYPES) or ';'} types: "
-                        f"{', '.join(sorted(_TYPES))}"
+                        f"there is no type {text!r}{advice} types: {', '.join(sorted(_TYPES))}"
                     )
                 elif after.text == "(":
                     kind = "function"

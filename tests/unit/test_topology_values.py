@@ -189,6 +189,7 @@ def test_arguments_and_conditions_are_read_and_written(text, written):
     [
         ("quantile(x)", "quantile takes 2 to 3 arguments, like quantile(value, 0.95), not 1"),
         ("quantile(x, 95)", "a share from 0 to 1, not '95'; write 0.95"),
+        ("quantile(x, 1.5)", "a share from 0 to 1, not '1.5'"),
         ("quantile(x, -1)", "a share from 0 to 1, not '-1'"),
         ("quantile(x, y)", "a share from 0 to 1, not 'y'"),
         ("quantile(x, 0.12345678)", "more than 7 digits"),

@@ -222,7 +222,7 @@ class _CallOf:
         share = Decimal(argument.text) if argument.kind == "number" else None
         if share is None or not 0 <= share <= 1:
             near = ""
-            if share is not None and 1 < share <= 100:
+            if share is not None and 2 <= share <= 100:
                 near = f"; write {(share / 100).normalize():f}"
             raise wrong_value(
                 f"the second argument of quantile is a share from 0 to 1, not {argument.text!r}{near}"

@@ -102,7 +102,8 @@ def _readable(topology: Topology) -> list[str]:
 
 
 def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
-    readable = _readable(topology)
+    itself = path[1] if path[0] == "operators" else None
+    readable = [each for each in _readable(topology) if each != itself]
     split, _, output = name.partition(OUTPUT_MARK)
     operator = topology.operators.get(split)
     if isinstance(operator, SplitOperator):

@@ -149,10 +149,20 @@ class KeyedFields(Part):
         return partition
 
 
+def _tumbling(window: object) -> object:
+    """Refuses the other windows that aggregates have."""
+    if isinstance(window, Mapping) or window == "global":
+        raise wrong_value(
+            "it takes tumbling windows only, by their length: 5m. Windows that slide, sessions and global "
+            "ones are those of an aggregate"
+        )
+    return window
+
+
 class Windowed(Part):
     """An operator whose results are of tumbling windows."""
 
-    window: DurationField | None = Field(
+    window: Annotated[DurationField | None, BeforeValidator(_tumbling)] = Field(
         default=None,
         description="Length of the tumbling window, a whole multiple of a time epoch. Default: one "
         "epoch.",

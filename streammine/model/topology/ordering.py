@@ -36,6 +36,11 @@ class OrderTerm:
         assert found is not None, value
         quoted, plain, direction = found.groups()
         column = plain if quoted is None else quoted.replace('""', '"')
+        if direction is None and quoted is None and not _PLAIN.fullmatch(plain):
+            raise wrong_value(
+                f"'{value.strip()}' is no column and its direction, like 'count desc'; what is computed "
+                "is made a column by a map before"
+            )
         if direction is None:
             raise wrong_value(
                 f"'{value.strip()}' has no direction; write '{value.strip()} desc' for the greatest "

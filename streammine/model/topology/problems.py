@@ -155,6 +155,9 @@ def explained(
         quote = ""
         if kind == "string_type" and isinstance(value, int | float):
             quote = f"; put quotes around it: '{str(value).lower()}'"
+        elif name == "input" and isinstance(value, list | tuple) and value:
+            several = ", ".join(map(str, value))
+            quote = f"; to read several as one, put an operator before: union: [{several}]"
         return wrong_value(f"must be {_EXPECTED[kind]}, not {shown(value)}{quote}")
     if kind in ("greater_than_equal", "less_than_equal", "greater_than", "less_than"):
         words = {"ge": "at least", "le": "at most", "gt": "more than", "lt": "less than"}
