@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from streammine.model.errors import TopologyError, UserCodeError
-from streammine.operators.expression_types import unwanted_mixture
 from streammine.operators.expressions import Expression
+from streammine.operators.expressions.mixtures import unwanted_mixture
 
 BATCH = pa.record_batch(
     {

@@ -1,30 +1,4 @@
-"""SQL-like expressions over the columns of a batch, for `map` and `filter`.
-
-The text is cut into tokens (`expression_words`) and every word in it must be a column of the input, a
-function of `FUNCTIONS` or a keyword of `KEYWORDS`. So what is not elementwise and deterministic (aggregates,
-window functions, sub-queries, random numbers, the clock) cannot be written. What is left is parsed
-and evaluated by Polars, on Arrow memory without copies where the types allow it. Calls of functions
-that its SQL lacks (`expression_functions`) are computed before, each as a column that the rest reads.
-
-What the values are:
-
-- Integers narrower than 64 bits are widened to int64 (unsigned ones to uint64 where the column has
-  64 bits) in every expression that computes; an expression that only names a column keeps its type.
-- int64 arithmetic wraps around at its bounds (two's complement), the same on every machine.
-- ``/`` gives a float64; ``x / 0`` is an infinity, ``0 / 0`` is NaN. ``//`` and ``%`` take integers
-  and give null where the divisor is 0.
-- A number with a point is a float64, except where a decimal column is read; there it is a decimal.
-- Null in, null out. Comparisons know three values; ``coalesce``, ``nullif``, ``case``,
-  ``is null`` and ``is not distinct from`` treat nulls.
-- NaN equals NaN and is greater than every number.
-- A computed -0.0 is 0.0. (Polars computes with a value that is the same in all rows of a batch otherwise than
-  with one per row: ``0 - x`` would be -0.0 or 0.0, depending on where batches are cut.)
-- Text is compared by its UTF-8 bytes; ``length`` counts characters; ``upper`` and ``lower`` follow
-  Unicode, not a locale.
-- ``cast`` of a value that does not fit fails; ``try_cast`` gives null.
-
-docs/operators/expressions.md describes the language for its users.
-"""
+"""One expression, checked when it is built and evaluated over batches."""
 
 from __future__ import annotations
 
@@ -38,7 +12,7 @@ import pyarrow as pa
 from polars.exceptions import PanicException
 
 from streammine.model.errors import TopologyError, UserCodeError
-from streammine.operators.expression_divisors import (
+from streammine.operators.expressions.divisors import (
     POWERS,
     divides,
     divisor_end,
@@ -46,7 +20,7 @@ from streammine.operators.expression_divisors import (
     value_per_row,
     with_alternation,
 )
-from streammine.operators.expression_errors import (
+from streammine.operators.expressions.errors import (
     OF_VALUES,
     POLARS_ERRORS,
     always_wrong,
@@ -55,19 +29,25 @@ from streammine.operators.expression_errors import (
     reason_of,
     row_text,
 )
-from streammine.operators.expression_functions import (
+from streammine.operators.expressions.frames import (
+    null_rows,
+    plain_array,
+    plain_type,
+    rows_of,
+    type_text,
+    without_minus_zero,
+)
+from streammine.operators.expressions.functions import (
     OWN_FUNCTIONS,
     CallError,
     date_of,
     greatest,
     timestamp_of,
 )
-from streammine.operators.expression_logic import logical_operands
-from streammine.operators.expression_sql import sql_of, with_wide_casts
-from streammine.operators.expression_types import unwanted_mixture
-from streammine.operators.expression_words import (
-    FUNCTIONS,
-    KEYWORDS,
+from streammine.operators.expressions.logic import logical_operands
+from streammine.operators.expressions.mixtures import unwanted_mixture
+from streammine.operators.expressions.sql import sql_of, with_wide_casts
+from streammine.operators.expressions.words import (
     Reading,
     Token,
     arguments_of,
@@ -76,19 +56,8 @@ from streammine.operators.expression_words import (
     operator_of,
     split,
     text_of,
-    unknown_column,
     words_of,
 )
-from streammine.operators.polars_frames import (
-    null_rows,
-    plain_array,
-    plain_type,
-    rows_of,
-    type_text,
-    without_minus_zero,
-)
-
-__all__ = ["FUNCTIONS", "KEYWORDS", "Expression", "unknown_column"]
 
 _OF_NUMBERS = words_of(
     """sqrt cbrt exp ln log log2 log10 log1p sin cos tan asin acos atan atan2 degrees radians pow power"""
@@ -332,7 +301,7 @@ class Expression:
 
     def _with_whole_operands(self, tokens: Sequence[Token]) -> list[Token]:
         """The tokens with a value per row where a single one would be computed with otherwise; see
-        `expression_divisors`."""
+        `divisors`."""
         found: list[Token] = []
         index = 0
         while index < len(tokens):

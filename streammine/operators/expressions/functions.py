@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 import polars.exceptions
 
-from streammine.operators.polars_frames import type_text
+from streammine.operators.expressions.frames import type_text
 
 Argument = pl.Expr | str
 """A computed column, or the text of a literal that stands in the call."""

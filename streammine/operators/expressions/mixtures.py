@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from streammine.operators.polars_frames import type_text
+from streammine.operators.expressions.frames import type_text
 
 TypeOf = Callable[[pl.Expr], pl.DataType]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streammine.operators.expression_divisors import case_end
-from streammine.operators.expression_words import Token, closing_bracket, operator_of
+from streammine.operators.expressions.divisors import case_end
+from streammine.operators.expressions.words import Token, closing_bracket, operator_of
 
 _SEPARATING = ("when", "then", "else", "as", "from")
 

@@ -24,6 +24,7 @@ _ADVICE = {
     "no function matches the given name and arguments: `log(": "write ln(x), log2(x), log10(x) or "
     "log(x, base)",
     "not allowed on date": "add an interval, like interval '1 day'",
+    "to Boolean not supported": "compare it, like word = 'yes'",
     "raise an integer to a negative integer power": "make one of them a float, like pow(x, -1.0)",
 }
 """By words of a message, what would be right."""
@@ -34,6 +35,8 @@ _TYPES = {
     "f32": "float32",
     "f64": "float64",
     "datetime[μs]": "timestamp",
+    "i128": "integer",
+    "Utf8View": "text",
 }
 _INTEGER = re.compile(r"([iu])(\d+)")
 _BETWEEN = ", "
@@ -45,7 +48,7 @@ def reason_of(error: Exception) -> str:
     """What is wrong, in one line, with what would be right where that is known."""
     message = str(error)
     advice = next((f"; {right}" for words, right in _ADVICE.items() if words in message), "")
-    return f"{_first_line(message)}{advice}"
+    return f"{failure_text(error)}{advice}"
 
 
 def always_wrong(error: Exception) -> bool:
@@ -53,11 +56,11 @@ def always_wrong(error: Exception) -> bool:
 
 
 def failure_text(error: Exception) -> str:
-    """What is wrong with a row of which two were computed."""
+    """What is wrong with a constant, or with a row of which two were computed."""
     line = _first_line(str(error))
     conversion = _CONVERSION.search(line)
     if conversion is None:
-        return line
+        return line.replace("Utf8View", _type_name("Utf8View"))
     source, target, values = conversion.groups()
     one = values[: (len(values) - len(_BETWEEN)) // 2]
     if values != f"{one}{_BETWEEN}{one}":
@@ -101,7 +104,7 @@ def _shortened(text: str) -> str:
 
 def _type_name(name: str) -> str:
     integer = _INTEGER.fullmatch(name)
-    if integer is None:
+    if integer is None or name in _TYPES:
         return _TYPES.get(name, name)
     return f"{'u' * (integer[1] == 'u')}int{integer[2]}"
 

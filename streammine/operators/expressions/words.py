@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from streammine.model.suggestions import did_you_mean, listed
 from streammine.model.topology.parts import LONGEST_TEXT
-from streammine.operators.expression_functions import OWN_FUNCTIONS
+from streammine.operators.expressions.functions import OWN_FUNCTIONS
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from streammine.operators.expression_words import Token, operator_of
+from streammine.operators.expressions.words import Token, operator_of
 
 POWERS = frozenset(["pow", "power"])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streammine.operators.expression_words import Token, closing_bracket, operator_of, words_of
+from streammine.operators.expressions.words import Token, closing_bracket, operator_of, words_of
 
 _INTEGER_FUNCTIONS = words_of(
     """length char_length character_length octet_length bit_length extract date_part year month day hour
