@@ -58,7 +58,7 @@ from streammine.operators.site import Site
 from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from streammine.operators.table_join import TableJoin, TableTimes
 from streammine.operators.top import RankedRows
-from streammine.operators.user import adapted
+from streammine.operators.user.adapting import adapted
 
 BuiltOperator = StatelessOperator | StatefulOperator | SequentialOperator
 
@@ -74,11 +74,15 @@ def build_operator(settings: Operator | SplitOutput, site: Site) -> BuiltOperato
 
 
 def _map(settings: MapOperator, site: Site) -> BuiltOperator:
-    return maps.MapOperator(site.name, settings.map, site.input)
+    return maps.MapOperator(
+        site.name, settings.map, site.input, dead_letter=settings.on_error == "dead_letter"
+    )
 
 
 def _filter(settings: FilterOperator, site: Site) -> BuiltOperator:
-    return filters.FilterOperator(site.name, settings.filter, site.input)
+    return filters.FilterOperator(
+        site.name, settings.filter, site.input, dead_letter=settings.on_error == "dead_letter"
+    )
 
 
 def _either(settings: EitherOperator, site: Site) -> BuiltOperator:
@@ -133,7 +137,12 @@ def _join(settings: JoinOperator, site: Site) -> BuiltOperator:
 
 def _enrich(settings: EnrichOperator, site: Site) -> BuiltOperator:
     return enrich.EnrichOperator(
-        site.name, settings.enrich, site.input, replace=settings.replace, drop=settings.drop
+        site.name,
+        settings.enrich,
+        site.input,
+        replace=settings.replace,
+        drop=settings.drop,
+        dead_letter=settings.on_error == "dead_letter",
     )
 
 
@@ -150,7 +159,9 @@ def _unnest(settings: UnnestOperator, site: Site) -> BuiltOperator:
 
 
 def _split(settings: SplitOperator, site: Site) -> BuiltOperator:
-    return split.SplitOperator(site.name, settings.split, site.input)
+    return split.SplitOperator(
+        site.name, settings.split, site.input, dead_letter=settings.on_error == "dead_letter"
+    )
 
 
 def _output(settings: SplitOutput, site: Site) -> BuiltOperator:

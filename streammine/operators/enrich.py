@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from streammine.model.contracts import Derived
+from streammine.model.contracts import Derived, IntArray
 from streammine.model.errors import TopologyError
 from streammine.operators.expressions import Expression, evaluated, unknown_column
+from streammine.operators.expressions.salvage import evaluated_or_aside
 from streammine.operators.map import check_column_name
+from streammine.operators.set_aside import SetAside
 
 
 class EnrichOperator:
@@ -31,8 +33,10 @@ class EnrichOperator:
         *,
         replace: Sequence[str] = (),
         drop: Sequence[str] = (),
+        dead_letter: bool = False,
     ) -> None:
-        """`columns`: output column → expression over `schema`. Raises TopologyError."""
+        """`columns`: output column → expression over `schema`; `dead_letter`: rows that one of them fails on
+        are set aside. Raises TopologyError."""
         self.name = name
         for column in drop:
             if column not in schema.names:
@@ -57,6 +61,7 @@ class EnrichOperator:
         if not fields:
             raise TopologyError(f"operator {name!r}: no column is left; drop fewer")
         self.output = pa.schema(fields)
+        self._dead = SetAside() if dead_letter else None
 
     def _check_place(
         self, column: str, schema: pa.Schema, replace: Sequence[str], drop: Sequence[str]
@@ -77,9 +82,17 @@ class EnrichOperator:
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
         expressions = [maker for maker in self._makers if not isinstance(maker, int)]
-        computed = iter(evaluated(expressions, batch))
+        kept: IntArray | None = None
+        if self._dead is None:
+            values = evaluated(expressions, batch)
+        else:
+            values, kept = evaluated_or_aside(expressions, batch, self._dead)
+            if kept is not None:
+                batch = batch.take(pa.array(kept))
+        computed = iter(values)
         arrays = [
             batch.column(maker) if isinstance(maker, int) else next(computed)
             for maker in self._makers
         ]
-        return Derived(pa.record_batch(arrays, schema=self.output))
+        dead = None if self._dead is None else self._dead.take()
+        return Derived(pa.record_batch(arrays, schema=self.output), kept, dead)

@@ -20,7 +20,7 @@ from streammine.operators.plain_data import NotPlainError
 from streammine.operators.python_columns import column_of, joined_columns
 from streammine.operators.sliding_window import SlidingWindow
 from streammine.operators.state import Cell, KeyState, Value, Window
-from streammine.operators.user_groups import key_columns
+from streammine.operators.user.groups import key_columns
 
 _SPOKEN_OF: dict[type, tuple[str, str]] = {
     Entries: ("History", "entry"),

@@ -12,7 +12,7 @@ from streammine.model.errors import UserCodeError
 from streammine.model.modules import load_object
 from streammine.model.suggestions import did_you_mean
 from streammine.operators.api import Mapper, Operator, Reducer, UserCode
-from streammine.operators.user_errors import user_frames
+from streammine.operators.user.errors import user_frames
 
 Loader = Callable[[str], object]
 """Gives the object that was submitted by value under a name.

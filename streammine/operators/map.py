@@ -10,6 +10,8 @@ from streammine.model.contracts import Derived
 from streammine.model.errors import TopologyError
 from streammine.model.ids import HIDDEN_PREFIX
 from streammine.operators.expressions import Expression, evaluated
+from streammine.operators.expressions.salvage import evaluated_or_aside
+from streammine.operators.set_aside import SetAside
 
 
 class MapOperator:
@@ -18,8 +20,11 @@ class MapOperator:
     one_to_many = False
     deterministic = True
 
-    def __init__(self, name: str, columns: Mapping[str, str], schema: pa.Schema) -> None:
-        """`columns`: output column → expression over `schema`. Raises TopologyError."""
+    def __init__(
+        self, name: str, columns: Mapping[str, str], schema: pa.Schema, *, dead_letter: bool = False
+    ) -> None:
+        """`columns`: output column → expression over `schema`; `dead_letter`: rows that one of them fails on
+        are set aside. Raises TopologyError."""
         if not columns:
             raise TopologyError(f"operator {name!r}: map needs at least one output column")
         for column in columns:
@@ -36,11 +41,18 @@ class MapOperator:
             *(expression.needs for expression in self._expressions)
         )
 
+        self._read = [column for column in schema.names if column in self.needs]
+        self._dead = SetAside() if dead_letter else None
+
     def prepare(self) -> None:
         """Nothing to load."""
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
-        return Derived(pa.record_batch(evaluated(self._expressions, batch), schema=self.output))
+        if self._dead is None or not self._read:
+            return Derived(pa.record_batch(evaluated(self._expressions, batch), schema=self.output))
+        read = batch.select(self._read)
+        arrays, kept = evaluated_or_aside(self._expressions, read, self._dead)
+        return Derived(pa.record_batch(arrays, schema=self.output), kept, self._dead.take())
 
 
 def check_column_name(operator: str, column: str) -> None:

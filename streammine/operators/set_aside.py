@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, IntArray
 from streammine.model.readable_rows import readable_rows
-from streammine.operators.user_errors import DeadLetters, shortened
+from streammine.operators.user.errors import DeadLetters, shortened
 
 _ROW_CHARACTERS = 400
 _VALUE_CHARACTERS = 120

@@ -13,10 +13,12 @@ from streammine.model.contracts import Derived
 from streammine.model.errors import TopologyError
 from streammine.model.topology.merging import is_else
 from streammine.operators.expressions import Expression
+from streammine.operators.expressions.salvage import evaluated_or_aside
 from streammine.operators.set_aside import SetAside
 
 _OUTPUT_COLUMN = ".output"
 _UNDECIDED = -1
+_FAILED = -2
 
 NO_MATCH = "no condition of the split is true for it"
 
@@ -26,14 +28,16 @@ class SplitOperator:
 
     A row's output is the first one whose condition is true. A condition is asked only of rows that no
     earlier one is true for, so one may rest on what an earlier one has made sure. Rows that match none, where
-    no output is for them, are set aside.
+    no output is for them, are set aside, and so are those that a condition fails on, where that is wanted.
     """
 
     one_to_many = False
     deterministic = True
     needs: frozenset[str] | None = None
 
-    def __init__(self, name: str, outputs: Mapping[str, str], schema: pa.Schema) -> None:
+    def __init__(
+        self, name: str, outputs: Mapping[str, str], schema: pa.Schema, *, dead_letter: bool = False
+    ) -> None:
         """`outputs`: conditions over `schema`, or else, by output. Raises TopologyError."""
         self.name = name
         self._conditions: list[tuple[int, Expression]] = []
@@ -54,30 +58,38 @@ class SplitOperator:
             column += "_"
         self.output = schema.append(pa.field(column, pa.int16()))
         self._dead = SetAside()
+        self._dead_letter = dead_letter
 
     def prepare(self) -> None:
         """Nothing to load."""
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
         outputs = self._outputs(batch)
-        unmatched = outputs == _UNDECIDED
-        if not unmatched.any():
+        matched = outputs >= 0
+        if matched.all():
             return Derived(self._with_outputs(batch, outputs))
-        self._dead.add(NO_MATCH, batch.filter(pa.array(unmatched)))
-        matched = ~unmatched
+        unmatched = outputs == _UNDECIDED
+        if unmatched.any():
+            self._dead.add(NO_MATCH, batch.filter(pa.array(unmatched)))
         rows = batch.filter(pa.array(matched))
         parents = np.flatnonzero(matched).astype(np.int64, copy=False)
         return Derived(self._with_outputs(rows, outputs[matched]), parents, self._dead.take())
 
     def _outputs(self, batch: pa.RecordBatch) -> npt.NDArray[np.int16]:
-        """The output of each row; _UNDECIDED for none."""
+        """The output of each row; _UNDECIDED for none, _FAILED for those that were set aside."""
         outputs = np.full(batch.num_rows, self._rest, np.int16)
         left = np.arange(batch.num_rows)
         rows = batch
         for number, condition in self._conditions:
             if not len(left):
                 break
-            true = condition.evaluate(rows)
+            if self._dead_letter:
+                (true,), kept = evaluated_or_aside([condition], rows, self._dead)
+                if kept is not None:
+                    outputs[np.delete(left, kept)] = _FAILED
+                    left, rows = left[kept], rows.take(pa.array(kept))
+            else:
+                true = condition.evaluate(rows)
             if true.null_count:
                 true = pc.fill_null(true, False)
             matches = true.to_numpy(zero_copy_only=False)

@@ -49,7 +49,7 @@ from streammine.operators.state import (
     same_content,
     state_class,
 )
-from streammine.operators.user_groups import key_columns, python_keys
+from streammine.operators.user.groups import key_columns, python_keys
 from streammine.operators.window_change import WindowChange
 
 _ENTRY_BYTES = 200

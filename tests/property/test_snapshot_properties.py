@@ -26,7 +26,7 @@ from streammine.model.contracts import EpochClose, FrozenState, KeepsState
 from streammine.model.epochs import INFINITY, EpochDefinition
 from streammine.model.manifest import SinkDescription
 from streammine.model.topology.join_kinds import JoinKind
-from streammine.operators import frozen, keyed_table, state_store, user_windows
+from streammine.operators import frozen, keyed_table, state_store
 from streammine.operators.aggregate import KeyedAggregate
 from streammine.operators.aggregates import window_state
 from streammine.operators.api import Operator, Reducer
@@ -39,7 +39,8 @@ from streammine.operators.plain_data import decode, encode
 from streammine.operators.sinks import SinkOperator, SinkSettings
 from streammine.operators.state import List, Map, Queue, Value, Window
 from streammine.operators.table_join import TableJoin, TableTimes
-from streammine.operators.user import adapted
+from streammine.operators.user import windows as user_windows
+from streammine.operators.user.adapting import adapted
 from streammine.operators.windows import TumblingWindow
 from streammine.runtime.output import read_output
 from tests.property.test_aggregate_properties import CALLS, KEYS, ROW_LISTS, SCHEMA, Row, batch_of

@@ -17,7 +17,7 @@ from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.ids import SliceId
 from streammine.model.topology.sources import FilesSource
 from streammine.operators.api import Mapper
-from streammine.operators.user_mapper import UserMapper
+from streammine.operators.user.mapper import UserMapper
 from streammine.runtime.sources import open_reader, resolve_source
 
 ROWS = 90

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from streammine.operators.api import Mapper, Operator, Reducer, UserCode
 from streammine.operators.state import Map, Value
-from streammine.operators.user import adapted
+from streammine.operators.user.adapting import adapted
 from tests.property.operator_trials import assert_as_reference, events_of, minutes
 from tests.property.stateless_trials import assert_shapes, row_text
 
@@ -403,14 +403,18 @@ def test_a_reducer_folds_the_events_of_each_window_by_key(
     ("kind", "finished"), [(Merging, merged), (Serializing, summed), (Sequential, in_sequence)]
 )
 @settings(max_examples=200, deadline=None)
-@given(epochs=EPOCHS, random=RANDOM)
+@given(epochs=EPOCHS, window=st.integers(1, 4), random=RANDOM)
 def test_an_event_that_a_reducer_fails_at_is_as_one_that_never_came(
-    kind: type[Reducer], finished: Finished, epochs: ByEpoch, random: np.random.Generator
+    kind: type[Reducer],
+    finished: Finished,
+    epochs: ByEpoch,
+    window: int,
+    random: np.random.Generator,
 ) -> None:
     assert_as_reference(
-        made(kind, dead_letter=True),
+        made(kind, dead_letter=True, window_epochs=window),
         sent(epochs),
-        reduced(without_failing(epochs), 1, finished),
+        reduced(without_failing(epochs), window, finished),
         random,
         in_sequence=True,
         trials=2,

@@ -17,7 +17,7 @@ from streammine.operators.api import Operator
 from streammine.operators.history import History
 from streammine.operators.state import List, Map, Queue, Value, Window
 from streammine.operators.timers import Timers
-from streammine.operators.user import adapted
+from streammine.operators.user.adapting import adapted
 from tests.property import user_operator_reference as reference
 from tests.property.operator_trials import assert_as_reference, events_of, minutes
 from tests.property.user_operator_reference import (

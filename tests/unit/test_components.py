@@ -18,7 +18,7 @@ from apps.components.operators import MESSAGE, Ends, Labels, Messages
 from streammine import read_topology
 from streammine.model.contracts import EpochClose
 from streammine.model.epochs import EpochDefinition
-from streammine.operators.user import adapted
+from streammine.operators.user.adapting import adapted
 from streammine.testing import check_operator
 
 EPOCHS = EpochDefinition("count", 25)

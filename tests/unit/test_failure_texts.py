@@ -10,7 +10,7 @@ import pytest
 from streammine.model import control
 from streammine.model.job import JobOutcome
 from streammine.model.job_codec import OUTCOME_BYTES, decode_outcome, encode_outcome
-from streammine.operators.user_errors import DeadLetters, shortened
+from streammine.operators.user.errors import DeadLetters, shortened
 from streammine.runtime.results import run_seconds
 from streammine.runtime.workers import Workers
 from streammine.runtime.znodes import PART_BYTES

@@ -23,8 +23,8 @@ from apps.smartgrid.operators import DAY_MINUTES, SLICE_MINUTES, Forecasts, Load
 from streammine import UserCodeError, read_topology
 from streammine.model.contracts import EpochClose
 from streammine.model.epochs import EpochDefinition
-from streammine.operators.user_mapper import UserMapper
-from streammine.operators.user_slice import UserSliceOperator
+from streammine.operators.user.mapper import UserMapper
+from streammine.operators.user.slice import UserSliceOperator
 from streammine.testing import assert_deterministic, check_operator
 
 TIME = EpochDefinition("time", 30_000_000, "ts")

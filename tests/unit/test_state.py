@@ -22,7 +22,7 @@ from streammine.operators.plain_data import (
 from streammine.operators.python_columns import values_of
 from streammine.operators.state import NAN, Key, List, Map, Queue, Value, Window
 from streammine.operators.state_store import StateStore
-from streammine.operators.user_groups import python_keys
+from streammine.operators.user.groups import python_keys
 
 TEXT = [pa.field("k", pa.string())]
 NUMBER = [pa.field("k", pa.int64())]

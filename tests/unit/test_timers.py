@@ -12,9 +12,9 @@ import streammine
 from streammine.model.contracts import EpochClose
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError, UserCodeError
-from streammine.operators import user_timers
 from streammine.operators.timers import TimerIndex, Timers, TimerSet
-from streammine.operators.user_operator import UserOperator
+from streammine.operators.user import timers as user_timers
+from streammine.operators.user.operator import UserOperator
 from streammine.testing import assert_deterministic, assert_rows
 
 SECOND = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 from streammine.model.errors import UserCodeError
 from streammine.operators.api import Mapper
 from streammine.operators.loading import load_user_code
-from streammine.operators.user import adapted
+from streammine.operators.user.adapting import adapted
 from tests.unit.user_code_samples import LINES, Words, lines
 
 

@@ -13,8 +13,8 @@ from streammine.model.contracts import StatefulOperator
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.api import Mapper, Reducer
 from streammine.operators.checking import check_operator
-from streammine.operators.user_mapper import UserMapper
-from streammine.operators.user_reducer import UserReducer
+from streammine.operators.user.mapper import UserMapper
+from streammine.operators.user.reducer import UserReducer
 from tests.unit.user_code_samples import LINES, READINGS, Count, Words, closing, lines, readings
 
 
@@ -103,7 +103,7 @@ class TestMapper:
         assert text.startswith("operator 'given', slice 3, epoch 17: Given.map raised ZeroDivision")
         assert "event: line=''" in text
         assert "test_user_operators.py" in text
-        assert "user_mapper.py" not in text
+        assert "mapper.py" not in text
 
     def test_failed_events_become_dead_letters_and_the_others_go_on(self) -> None:
         def result(event: Any) -> Any:

@@ -12,7 +12,7 @@ from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.api import Operator
 from streammine.operators.checking import check_operator
 from streammine.operators.state import Queue, Value, Window
-from streammine.operators.user_operator import UserOperator
+from streammine.operators.user.operator import UserOperator
 from tests.unit.user_code_samples import READINGS, Steps, closing, readings
 
 

@@ -22,7 +22,7 @@ from streammine import (
     Window,
 )
 from streammine.model.modules import load_object
-from streammine.operators.user_slice import UserSliceOperator
+from streammine.operators.user.slice import UserSliceOperator
 from streammine.testing import assert_deterministic, check_operator
 from tests.unit.user_code_samples import READINGS, closing, readings
 

@@ -14,9 +14,9 @@ from streammine.operators.api import Operator
 from streammine.operators.checking import check_operator
 from streammine.operators.plain_data import decode, encode
 from streammine.operators.state import List, Queue, Value, Window
-from streammine.operators.user import adapted
-from streammine.operators.user_operator import UserOperator
-from streammine.operators.user_reducer import UserReducer
+from streammine.operators.user.adapting import adapted
+from streammine.operators.user.operator import UserOperator
+from streammine.operators.user.reducer import UserReducer
 from tests.unit.user_code_samples import READINGS, Count, Steps, Words, closing, lines, readings
 
 

@@ -10,7 +10,11 @@ from pydantic import AfterValidator, Field
 from streammine.model.suggestions import listed
 from streammine.model.topology.parts import Name
 from streammine.model.topology.problems import Path, Problem, wrong_value
-from streammine.model.topology.stateless import STATELESS_ELSEWHERE, OperatorBase
+from streammine.model.topology.stateless import (
+    ON_ERROR_ELSEWHERE,
+    STATELESS_ELSEWHERE,
+    OperatorBase,
+)
 
 if TYPE_CHECKING:
     from streammine.model.topology.definition import Topology
@@ -33,6 +37,7 @@ class EitherOperator(OperatorBase):
     label: ClassVar[str] = "an either"
     elsewhere: ClassVar[dict[str, str]] = {
         **STATELESS_ELSEWHERE,
+        **ON_ERROR_ELSEWHERE,
         **dict.fromkeys(
             ("input", "inputs"), "write either: [NAME, NAME], the sources to choose from"
         ),

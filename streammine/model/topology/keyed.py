@@ -35,6 +35,7 @@ from streammine.model.topology.parts import (
     StrictBoolean,
 )
 from streammine.model.topology.problems import wrong_value
+from streammine.model.topology.stateless import ON_ERROR_ELSEWHERE
 
 EPOCH_COLUMN = "epoch"
 """The output of operators that close epochs or windows starts with this int64 column: the epoch in which it
@@ -66,7 +67,7 @@ DisciplineField = Annotated[
 
 KEYED_ELSEWHERE = {
     "with": "it belongs to code of your own (operator:)",
-    "on_error": "it belongs to code of your own (operator:)",
+    **ON_ERROR_ELSEWHERE,
 }
 
 

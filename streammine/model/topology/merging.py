@@ -16,8 +16,10 @@ from streammine.model.topology.parts import (
 )
 from streammine.model.topology.problems import Path, wrong_value
 from streammine.model.topology.stateless import (
+    ON_ERROR_ELSEWHERE,
     STATELESS_ELSEWHERE,
     Expression,
+    ExpressionOperator,
     OneInput,
     OperatorBase,
 )
@@ -43,6 +45,7 @@ class UnionOperator(OperatorBase):
     label: ClassVar[str] = "a union"
     elsewhere: ClassVar[dict[str, str]] = {
         **{name: text for name, text in STATELESS_ELSEWHERE.items() if name != "max_rounds"},
+        **ON_ERROR_ELSEWHERE,
         **dict.fromkeys(
             ("input", "inputs"), "write union: [NAME, NAME], the streams to put together"
         ),
@@ -87,7 +90,7 @@ def is_else(condition: str) -> bool:
     return condition.strip().lower() == ELSE
 
 
-class SplitOperator(OneInput):
+class SplitOperator(ExpressionOperator):
     """Shares the rows of a stream out to named outputs by conditions; each row goes to one of them."""
 
     label: ClassVar[str] = "a split"
@@ -96,7 +99,6 @@ class SplitOperator(OneInput):
         "else": "it is a condition: split: {NAME: else}",
     }
     kind: ClassVar[str] = "split"
-    stateless: ClassVar[bool] = True
 
     split: Annotated[dict[Name, Expression], AfterValidator(_one_else)] = Field(
         min_length=1,
@@ -109,7 +111,7 @@ class SplitOperator(OneInput):
 
     @property
     def sets_aside(self) -> bool:
-        return not any(map(is_else, self.split.values()))
+        return super().sets_aside or not any(map(is_else, self.split.values()))
 
     def outputs(self, name: str) -> dict[str, SplitOutput]:
         """By the names that readers give them, what leaves the split called `name`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -17,7 +17,7 @@ from streammine.model.topology.parts import (
     code_path,
 )
 from streammine.model.topology.problems import Path, wrong_value
-from streammine.model.topology.stateless import OperatorBase
+from streammine.model.topology.stateless import OnError, OperatorBase
 
 
 def _user_code(text: str) -> str:
@@ -66,7 +66,7 @@ class UserOperator(OperatorBase, KeyedFields):
         examples=["plug"],
     )
     combine: CombineField = None
-    on_error: Literal["fail", "dead_letter"] = Field(
+    on_error: OnError = Field(
         default="fail",
         description="When the code raises: fail stops the job and names operator, epoch and event; "
         "dead_letter sets the row aside with the reason and goes on.",

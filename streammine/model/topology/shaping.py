@@ -8,16 +8,20 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from streammine.model.topology.parts import MOST_ENTRIES, Column, Columns, Part
 from streammine.model.topology.problems import wrong_value
-from streammine.model.topology.stateless import STATELESS_ELSEWHERE, Expression, OneInput
+from streammine.model.topology.stateless import (
+    ON_ERROR_ELSEWHERE,
+    STATELESS_ELSEWHERE,
+    Expression,
+    ExpressionOperator,
+    OneInput,
+)
 
 
-class EnrichOperator(OneInput):
+class EnrichOperator(ExpressionOperator):
     """Adds computed columns to each row."""
 
     label: ClassVar[str] = "an enrich"
-    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
     kind: ClassVar[str] = "enrich"
-    stateless: ClassVar[bool] = True
 
     enrich: dict[Column, Expression] = Field(
         max_length=MOST_ENTRIES,
@@ -94,6 +98,7 @@ class UnnestOperator(OneInput):
     label: ClassVar[str] = "an unnest"
     elsewhere: ClassVar[dict[str, str]] = {
         **STATELESS_ELSEWHERE,
+        **ON_ERROR_ELSEWHERE,
         "into": "it stands inside of unnest: {column: words, into: word}",
         "position": "it stands inside of unnest: {column: words, position: place}",
     }

@@ -25,6 +25,8 @@ def _expression(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+OnError = Literal["fail", "dead_letter"]
+
 Expression = Annotated[Text, BeforeValidator(_expression)]
 
 
@@ -76,19 +78,39 @@ STATELESS_ELSEWHERE = {
     "max_rounds": "it belongs to the operator that a loop begins at",
     "key": "it is stateless and works row by row",
     "window": "it is stateless and works row by row",
-    "on_error": "it belongs to code of your own (operator:)",
     "with": "it belongs to code of your own (operator:)",
     "inputs": "it has one input; write input: NAME",
 }
 
 
-class MapOperator(OneInput):
+ON_ERROR_ELSEWHERE = {
+    "on_error": "it belongs to what can fail on a row: map, filter, enrich, split and code of your own "
+    "(operator:)"
+}
+
+
+class ExpressionOperator(OneInput):
+    """What an expression computes from each row alone."""
+
+    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
+    stateless: ClassVar[bool] = True
+
+    on_error: OnError = Field(
+        default="fail",
+        description="When a row has no value, as of a cast of a text that is no number: fail stops the job "
+        "and names operator and row; dead_letter sets the row aside with the reason and goes on.",
+    )
+
+    @property
+    def sets_aside(self) -> bool:
+        return self.on_error == "dead_letter"
+
+
+class MapOperator(ExpressionOperator):
     """Computes the columns of each row anew."""
 
     label: ClassVar[str] = "a map"
-    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
     kind: ClassVar[str] = "map"
-    stateless: ClassVar[bool] = True
 
     map: dict[Column, Expression] = Field(
         min_length=1,
@@ -99,13 +121,11 @@ class MapOperator(OneInput):
     )
 
 
-class FilterOperator(OneInput):
+class FilterOperator(ExpressionOperator):
     """Lets the rows pass for which an expression is true."""
 
     label: ClassVar[str] = "a filter"
-    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
     kind: ClassVar[str] = "filter"
-    stateless: ClassVar[bool] = True
 
     filter: Expression = Field(
         description="Expression; rows pass where it is true, not where it is false or null.",
@@ -143,7 +163,7 @@ class FlatMapOperator(OneInput):
     """Makes several rows of one: the words of a text."""
 
     label: ClassVar[str] = "a flat_map"
-    elsewhere: ClassVar[dict[str, str]] = STATELESS_ELSEWHERE
+    elsewhere: ClassVar[dict[str, str]] = {**STATELESS_ELSEWHERE, **ON_ERROR_ELSEWHERE}
     kind: ClassVar[str] = "flat_map"
     stateless: ClassVar[bool] = True
 

@@ -22,8 +22,8 @@ from streammine.operators.checking.events import Events
 from streammine.operators.checking.faults import Fault, Finding, find_fault
 from streammine.operators.checking.running import Adapter, Maker
 from streammine.operators.loading import instance_of
-from streammine.operators.user import adapted
-from streammine.operators.user_reducer import UserReducer
+from streammine.operators.user.adapting import adapted
+from streammine.operators.user.reducer import UserReducer
 
 __all__ = ["SEED", "Events", "Fault", "Finding", "Maker", "check_operator", "find_fault"]
 

@@ -7,6 +7,7 @@
   without copies where the types allow it, would compute otherwise than promised below.
 - `functions`: those that its SQL lacks, each computed before as a column that the rest reads.
 - `expression`: all of this joined.
+- `salvage`: where rows that fail are to be dead letters, the values of the others.
 - `frames`, `errors`: values and failures, from Arrow to Polars and back.
 
 What the values are:

@@ -82,7 +82,7 @@ class Expression:
     """One checked expression over a fixed input schema.
 
     `type` is the Arrow type of its values, decided when it is built and enforced on every batch.
-    `needs` names the columns it reads.
+    `needs` names the columns it reads, `label` shows it in messages.
     """
 
     def __init__(self, operator: str, text: str, schema: pa.Schema) -> None:
@@ -93,8 +93,8 @@ class Expression:
         """
         self.operator = operator
         self.text = text
-        shown = text if len(text) <= 200 else text[:200] + "…"
-        self._label = f"operator {operator!r}: expression {shown!r}"
+        self.label = f"expression {text if len(text) <= 200 else text[:200] + '…'!r}"
+        self._place = f"operator {operator!r}: {self.label}"
         tokens = with_wide_casts(Reading(text, schema, self._fail).tokens())
         columns = list(dict.fromkeys(token.text for token in tokens if token.kind == "column"))
         self.needs = frozenset(columns)
@@ -120,13 +120,17 @@ class Expression:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """The values of all rows, in `type`. Raises UserCodeError where a value cannot be had."""
+        try:
+            return self.values(batch)
+        except POLARS_ERRORS as error:
+            raise self._failure(batch, error) from error
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """As `evaluate`. Raises one of POLARS_ERRORS, which does not tell the row."""
         if self._column is not None:
             return batch.column(self._column)
         rows = batch.num_rows
-        try:
-            series = self._computed(rows_of(batch, self._schema.names))
-        except POLARS_ERRORS as error:
-            raise self._failure(batch, error) from error
+        series = self._computed(rows_of(batch, self._schema.names))
         if len(series) == 1:
             series = series.new_from_index(0, rows)
         values = series[:rows]
@@ -143,7 +147,7 @@ class Expression:
     def _failure(self, batch: pa.RecordBatch, error: Exception) -> UserCodeError:
         """The error that tells the first row that can't be computed."""
         names = self._schema.names
-        general = UserCodeError(f"{self._label} failed: {reason_of(error)}")
+        general = UserCodeError(f"{self._place} failed: {reason_of(error)}")
         if not names or isinstance(error, PanicException):
             # each panic is told on stderr too
             return general
@@ -161,7 +165,10 @@ class Expression:
             # it takes several rows, as want of memory does
             return general
         where = row_text(batch.select(names), row)
-        return UserCodeError(f"{self._label} failed: {failure_text(by_itself)}, where {where}")
+        advice = "; try_cast gives null there" if self._casts else ""
+        return UserCodeError(
+            f"{self._place} failed: {failure_text(by_itself)}, where {where}{advice}"
+        )
 
     def _completed(self, frame: pl.DataFrame) -> pl.DataFrame:
         return frame if self._alternation is None else with_alternation(frame, self._alternation)
@@ -423,26 +430,30 @@ class Expression:
         self._fail(f"{reason_of(error)}. It reads {there or 'no column'}.")
 
     def _fail(self, reason: str) -> NoReturn:
-        raise TopologyError(f"{self._label}: {reason}")
+        raise TopologyError(f"{self._place}: {reason}")
 
 
 def evaluated(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[pa.Array]:
-    """The values of several expressions over one batch, computed together: one look at the batch for all of
-    them, which is what a small batch costs. Raises UserCodeError."""
+    """The values of several expressions over one batch. Raises UserCodeError."""
+    try:
+        return values_together(expressions, batch)
+    except POLARS_ERRORS:
+        # each by itself tells which one it was
+        return [each.evaluate(batch) for each in expressions]
+
+
+def values_together(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[pa.Array]:
+    """As `evaluated`, computed together: one look at the batch for all of them, which is what a small batch
+    costs. Raises one of POLARS_ERRORS."""
     together = [each for each in expressions if each.is_plain]
     found: dict[int, pa.Array] = {}
     if len(together) > 1:
         names = list(dict.fromkeys(name for each in together for name in each._schema.names))
         wanted = [each._polars.alias(str(place)) for place, each in enumerate(together)]
-        try:
-            frame = rows_of(batch, names).select(wanted)[: batch.num_rows]
-        except POLARS_ERRORS:
-            # each by itself tells which one it was
-            frame = None
-        if frame is not None:
-            for place, each in enumerate(together):
-                found[id(each)] = without_minus_zero(plain_array(frame[:, place], each.type))
-    return [found[id(each)] if id(each) in found else each.evaluate(batch) for each in expressions]
+        frame = rows_of(batch, names).select(wanted)[: batch.num_rows]
+        for place, each in enumerate(together):
+            found[id(each)] = without_minus_zero(plain_array(frame[:, place], each.type))
+    return [found[id(each)] if id(each) in found else each.values(batch) for each in expressions]
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:

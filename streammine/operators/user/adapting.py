@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from streammine.model.errors import TopologyError
 from streammine.operators.api import Mapper, Operator, Reducer, UserCode, overrides
-from streammine.operators.user_mapper import UserMapper
-from streammine.operators.user_operator import UserOperator
-from streammine.operators.user_reducer import UserReducer
-from streammine.operators.user_slice import UserSliceOperator
+from streammine.operators.user.mapper import UserMapper
+from streammine.operators.user.operator import UserOperator
+from streammine.operators.user.reducer import UserReducer
+from streammine.operators.user.slice import UserSliceOperator
 
 
 def adapted(

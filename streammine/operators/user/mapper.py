@@ -23,7 +23,7 @@ from streammine.operators.rows import (
     joined,
     materialized,
 )
-from streammine.operators.user_errors import Failures
+from streammine.operators.user.errors import Failures
 
 
 class UserMapper:

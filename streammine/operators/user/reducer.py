@@ -22,11 +22,11 @@ from streammine.operators.rows import (
     joined,
     materialized,
 )
-from streammine.operators.user_errors import Failures
-from streammine.operators.user_folding import Folding, FoldPlan
-from streammine.operators.user_groups import key_fields, python_keys, shown_keys
-from streammine.operators.user_state import UserState
-from streammine.operators.user_windows import ReducerWindows
+from streammine.operators.user.errors import Failures
+from streammine.operators.user.folding import Folding, FoldPlan
+from streammine.operators.user.groups import key_fields, python_keys, shown_keys
+from streammine.operators.user.state import UserState
+from streammine.operators.user.windows import ReducerWindows
 from streammine.operators.windows import TumblingWindow
 
 EPOCH_COLUMN = "epoch"
@@ -143,6 +143,8 @@ class UserReducer:
         else:
             assert isinstance(accumulator, Folding), accumulator
             self._windows.add(last, accumulator)
+        # told with the epoch that they came in, as where they are combined before
+        self._failures.dead.absorb(self._windows.take_dead(last))
         output: list[pa.RecordBatch] = []
         for over, folding in self._windows.take_closed(epoch.epoch):
             output += self._finished(over, epoch, folding)
@@ -196,7 +198,6 @@ class UserReducer:
     def _finished(self, last: int, epoch: EpochClose, folding: Folding) -> list[pa.RecordBatch]:
         """Call the user's `finish` for each key of the window that ends with epoch `last`."""
         self._enter(epoch, last)
-        self._failures.dead.absorb(folding.dead)
         ids, columns, accumulators = folding.ordered()
         keys = shown_keys(python_keys(columns, len(ids)), len(columns))
         finish = self._code.finish

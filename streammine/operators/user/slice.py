@@ -18,9 +18,9 @@ from streammine.operators.rows import EventReader, checked_batch, declared_schem
 from streammine.operators.state import KeyState
 from streammine.operators.state_store import StateStore
 from streammine.operators.timers import Timers
-from streammine.operators.user_errors import Failures
-from streammine.operators.user_groups import key_fields
-from streammine.operators.user_state import UserState
+from streammine.operators.user.errors import Failures
+from streammine.operators.user.groups import key_fields
+from streammine.operators.user.state import UserState
 
 _OUTPUT_ROWS = 65_536
 _OF_KEYS = ("process", "process_batch", "end_epoch", "end_input", "on_timer")

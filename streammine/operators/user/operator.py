@@ -30,17 +30,17 @@ from streammine.operators.rows import (
 )
 from streammine.operators.state import Key, KeyState
 from streammine.operators.state_store import StateStore
-from streammine.operators.user_errors import Failures
-from streammine.operators.user_groups import (
+from streammine.operators.user.errors import Failures
+from streammine.operators.user.groups import (
     KeyGroups,
     key_fields,
     ordered_keys,
     python_keys,
     shown_keys,
 )
-from streammine.operators.user_order import EPOCH_END, INPUT_END, TIMER, OutputOrder
-from streammine.operators.user_state import UserState
-from streammine.operators.user_timers import FiringTimers
+from streammine.operators.user.order import EPOCH_END, INPUT_END, TIMER, OutputOrder
+from streammine.operators.user.state import UserState
+from streammine.operators.user.timers import FiringTimers
 
 _OUTPUT_ROWS = 65_536
 
@@ -75,7 +75,7 @@ class UserOperator:
 
     `run` may be given hidden columns besides the visible ones. It emits `output`, and behind it the
     columns `hidden` if `carries_order` is set, which needs the inputs' order columns in the
-    batches. Rows leave in the order of `output_order`: positions (see user_order), or, where the
+    batches. Rows leave in the order of `output_order`: positions (see `order`), or, where the
     Operator is commutative and so positions mean nothing, all columns. `every_key`: each epoch with
     events anywhere calls `end_epoch` for all keys, so that one slice must hold them all. `ends_input`:
     the code has `end_input`.

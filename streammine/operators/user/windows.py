@@ -19,9 +19,8 @@ from streammine.operators.frozen import (
 )
 from streammine.operators.python_columns import joined_columns
 from streammine.operators.rows import IntArray
-from streammine.operators.user_folding import Folding, FoldPlan
-
-_LETTERS_PER_PIECE = 4096
+from streammine.operators.user.errors import DeadLetters
+from streammine.operators.user.folding import Folding, FoldPlan
 
 _Entries = tuple[list[int], pa.Array]
 """Groups, and their accumulators."""
@@ -40,7 +39,6 @@ class WindowFolding:
         # None: nothing was frozen yet, so that a first freeze is of everything
         self._dirty: set[int] | None = None
         self._frozen: _FrozenGroups | None = None
-        self._letters_frozen = 0
         folding.watch = self._changes
 
     def freeze(self, window: int, full: bool) -> Callable[[], Iterator[pa.Buffer]]:
@@ -49,20 +47,11 @@ class WindowFolding:
         used = self.folding.used_groups()
         if not full and self._dirty is not None:
             used = [group for group in used if group in self._dirty]
-        letters = self.folding.dead.since(0 if full else self._letters_frozen)
-        self._letters_frozen = len(self.folding.dead)
         self._dirty = set()
         self._frozen = frozen = _FrozenGroups(used, self.folding)
         keys = self.folding.keys_as_of_now()
         names = self.folding.partial_schema.names
-
-        def pieces() -> Iterator[pa.Buffer]:
-            for start in range(0, len(letters), _LETTERS_PER_PIECE):
-                some = [list(letter) for letter in letters[start : start + _LETTERS_PER_PIECE]]
-                yield encode_piece({"window": window, "letters": some})
-            yield from _group_pieces({"window": window}, frozen, keys(), names)
-
-        return pieces
+        return lambda: _group_pieces({"window": window}, frozen, keys(), names)
 
     def give_up(self) -> None:
         """What was frozen before is not wanted any more."""
@@ -135,6 +124,11 @@ class ReducerWindows:
                 self._windows[last] = WindowFolding(Folding(self._plan))
             self._windows[last].folding.add(batch)
 
+    def take_dead(self, last: int) -> DeadLetters:
+        """The events that failed since the last call, of the window that ends with epoch `last`."""
+        window = self._windows.get(last)
+        return DeadLetters() if window is None else window.folding.hand_over_dead()
+
     def take_closed(self, epoch: int) -> list[tuple[int, Folding]]:
         """The windows that are over when `epoch` is, oldest first."""
         over = sorted(last for last in self._windows if last <= epoch)
@@ -159,7 +153,6 @@ class ReducerWindows:
         for piece in pieces:
             header, batches = decode_piece(piece)
             folding = self._windows[header["window"]].folding
-            folding.dead.restore(header.get("letters", ()))
             for batch in batches:
                 folding.restore(batch, migrate)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from streammine.model.contracts import DeadRows
 from streammine.model.errors import UserCodeError
 from streammine.operators.api import Context, UserCode
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_OWN_FOLDER = str(Path(__file__).parents[1])
 _FRAMES = 4
 _EVENT_CHARACTERS = 400
 _VALUE_CHARACTERS = 120
@@ -116,9 +115,6 @@ class DeadLetters:
         self._reasons: list[str] = []
         self._texts: list[str] = []
 
-    def __len__(self) -> int:
-        return len(self._texts)
-
     def add(self, reason: str, text: str) -> None:
         self._reasons.append(shortened(reason, _REASON_CHARACTERS))
         self._texts.append(text)
@@ -127,16 +123,6 @@ class DeadLetters:
         """Take over the letters of another collection."""
         self._reasons += other._reasons
         self._texts += other._texts
-
-    def since(self, count: int) -> list[tuple[str, str]]:
-        """Reason and text of all letters but the first `count`."""
-        return list(zip(self._reasons[count:], self._texts[count:], strict=True))
-
-    def restore(self, letters: Iterable[Sequence[str]]) -> None:
-        """Take in what `since` gave."""
-        for reason, text in letters:
-            self._reasons.append(reason)
-            self._texts.append(text)
 
     def take(self) -> DeadRows | None:
         """What was collected since the last call, or None."""

@@ -21,8 +21,8 @@ from streammine.operators.plain_data import (
 from streammine.operators.python_columns import column_of, encoded_column, values_of
 from streammine.operators.rows import EventReader, IntArray
 from streammine.operators.state import Key
-from streammine.operators.user_errors import DeadLetters, Failures
-from streammine.operators.user_groups import KeyGroups, python_keys, shown_keys
+from streammine.operators.user.errors import DeadLetters, Failures
+from streammine.operators.user.groups import KeyGroups, python_keys, shown_keys
 
 _BYTES_PER_GROUP = 64
 _SCALARS = (type(None), bool, int, float)
@@ -195,6 +195,11 @@ class Folding:
     def take_dead(self) -> Any:
         """DeadRows collected since the last call, or None. For combiners, after `partials`."""
         return self.dead.take()
+
+    def hand_over_dead(self) -> DeadLetters:
+        """What would be in `take_dead`, for another collection."""
+        dead, self.dead = self.dead, DeadLetters()
+        return dead
 
     def _created(self) -> Any:
         try:

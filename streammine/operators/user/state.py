@@ -12,7 +12,7 @@ from streammine.operators.api import Operator, Reducer, overrides
 from streammine.operators.frozen import Handover, bytes_pieces, decode_piece
 from streammine.operators.plain_data import NotPlainError
 from streammine.operators.state_store import StateStore
-from streammine.operators.user_errors import Failures
+from streammine.operators.user.errors import Failures
 
 
 class UserState:
