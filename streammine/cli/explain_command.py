@@ -20,6 +20,7 @@ from streammine.model.topology import (
     AggregateWindow,
     FilesSource,
     OperatorLoop,
+    RowWindowed,
     Session,
     Sliding,
     Topology,
@@ -83,7 +84,7 @@ def _vertex_lines(
     else:
         yield f"  discipline {vertex.discipline}: {vertex.reason}"
     operator = topology.operators.get(vertex.name)
-    if isinstance(operator, AggregateOperator) and operator.window is not None:
+    if isinstance(operator, AggregateOperator | RowWindowed) and operator.window is not None:
         yield f"  window: {_window_line(operator.window, topology.epoch_definition())}"
     if vertex.kind == "stateful" and wants_gap(topology.recovery_goal):
         yield f"  {_losing_line(vertex, compiled)}"
@@ -119,7 +120,8 @@ def _losing_line(vertex: Vertex, compiled: CompiledJob) -> str:
     if vertex.name not in graph.may_lose:
         return f"loses nothing in a recovery: {reason_to_keep(graph, vertex.name)}"
     epochs = vertex.window_epochs
-    every = "all the windows" if vertex.slide_epochs else "the windows"
+    slides = vertex.slide_epochs not in (None, epochs)
+    every = "all the windows" if slides else "the windows"
     window = "" if epochs == 1 else f", with {every} of {epochs} epochs that they lie in"
     return f"may lose epochs in a recovery, which are reported{window}"
 

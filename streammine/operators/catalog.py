@@ -129,8 +129,8 @@ def _join(settings: JoinOperator, site: Site) -> BuiltOperator:
         settings.join.keys,
         kind=settings.join.kind,
         suffix=settings.join.suffix,
-        window=site.window(settings),
-        spans=None if settings.window is None else site.epoch,
+        window=site.windows(settings.window),
+        spans=site.epoch if settings.window is not None and site.epoch.kind == "time" else None,
         ordered=site.ordered,
     )
 
@@ -180,7 +180,7 @@ def _top(settings: TopOperator, site: Site) -> BuiltOperator:
         settings.top.by,
         count=settings.top.count,
         into=settings.top.into,
-        window=site.window(settings),
+        window=site.windows(settings.window),
     )
 
 
@@ -192,7 +192,7 @@ def _rank(settings: RankOperator, site: Site) -> BuiltOperator:
         settings.rank.by,
         into=settings.rank.into,
         method=settings.rank.method,
-        window=site.window(settings),
+        window=site.windows(settings.window),
     )
 
 
@@ -203,7 +203,7 @@ def _deduplicate(settings: DeduplicateOperator, site: Site) -> BuiltOperator:
         by = wanted.by
         if by is None:
             by = site.event_time(settings.time).column
-        window = site.window(settings)
+        window = site.tumbling(settings)
         return DistinctRows(site.name, site.input, settings.key, by, last=last, window=window)
     if site.epoch.kind == "count":
         raise TopologyError(
@@ -223,7 +223,7 @@ def _deduplicate(settings: DeduplicateOperator, site: Site) -> BuiltOperator:
 
 def _changes(settings: ChangesOperator, site: Site) -> BuiltOperator:
     wanted = settings.changes
-    window = site.window(settings)
+    window = site.tumbling(settings)
     by = wanted.by
     if by is None and site.epoch.column in site.input.names:
         by = site.epoch.column

@@ -24,7 +24,7 @@ from streammine.operators.held_rows import HeldRows
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.keyed_rows import KeyedRows
 from streammine.operators.map import check_column_name
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 _SEEN = "__seen"
 """Of what left for a key: the epoch with which the last window ended that had the key."""
@@ -43,7 +43,7 @@ class ChangedRows:
     """
 
     traits = Traits(combinable=True)
-    state_version = 1
+    state_version = 2
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ChangedRows:
         by: str | None = None,
         gone: str | None = None,
         forget_windows: int | None = None,
-        window: TumblingWindow | None = None,
+        window: AlignedWindows | None = None,
     ) -> None:
         """`of`: default, all but the keys and those to `ignore`. `forget_windows`: after so many windows
         without a row a key is new again. Raises TopologyError."""
@@ -80,7 +80,7 @@ class ChangedRows:
         self.output = self._output(gone)
         self.output_order = (EPOCH_COLUMN, *keys)
         self._gone = gone is not None
-        self._window = window or TumblingWindow()
+        self._window = window or AlignedWindows.tumbling()
         self._held = HeldRows(self._window, self._gathering)
         told = [self.input.schema.field(column) for column in (*keys, *self._compared)]
         self._told = KeyedRows(pa.schema([*told, pa.field(_SEEN, pa.int64())]), keys)
@@ -117,16 +117,15 @@ class ChangedRows:
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
-        """Add the epoch to its window; what leaves are the changes of the windows that are over."""
+        """Add the epoch to its window; what leaves are the changes of a window that is over."""
         (collected,) = accumulators
         assert isinstance(collected, Gathering), collected
-        batches: list[pa.RecordBatch] = []
-        for last, rows in self._held.over(epoch.epoch, collected):
-            batches += self._changes(last, rows)
-        ended = self._window.last_epoch(epoch.epoch) == epoch.epoch
-        if ended and self._gone and self._last_end is not None and self._last_end < epoch.epoch:
-            batches += self._changes(epoch.epoch, self._gathering())
-        return batches
+        rows = self._held.over(epoch.epoch, collected)
+        if rows is not None:
+            return self._changes(epoch.epoch, rows)
+        if self._window.ends_with(epoch.epoch) and self._gone and self._last_end is not None:
+            return self._changes(epoch.epoch, self._gathering())
+        return []
 
     @property
     def due_epoch(self) -> int | None:

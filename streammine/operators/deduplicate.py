@@ -10,7 +10,7 @@ from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.model.topology.ordering import OrderTerm
 from streammine.operators.first_rows import FirstRows, epoch_column
 from streammine.operators.row_order import Arranged
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 
 class DistinctRows(FirstRows):
@@ -29,7 +29,7 @@ class DistinctRows(FirstRows):
         by: str,
         *,
         last: bool = False,
-        window: TumblingWindow | None = None,
+        window: AlignedWindows | None = None,
     ) -> None:
         """Raises TopologyError."""
         super().__init__(name, schema, keys, [OrderTerm(by, descending=last)], 1, window)

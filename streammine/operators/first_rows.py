@@ -18,7 +18,7 @@ from streammine.operators.frozen import Handover, check_version, decode_piece
 from streammine.operators.held_rows import HeldRows
 from streammine.operators.kernels.warming import warm_up
 from streammine.operators.row_order import Arranged, RowOrder
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 
 class OrderedInput:
@@ -70,13 +70,13 @@ class Gathering(BestRows):
 
 
 class FirstRows(ABC):
-    """The first `count` rows of each key and tumbling window, or all of them, in an order (a
+    """The first `count` rows of each key and window, or all of them, in an order (a
     StatefulOperator that HoldsWindows, KeepsState and Forgets).
 
     A null key is a key like any other.
     """
 
-    state_version = 1
+    state_version = 2
     output: pa.Schema
     output_order: tuple[str, ...]
 
@@ -87,7 +87,7 @@ class FirstRows(ABC):
         keys: Sequence[str],
         terms: Sequence[OrderTerm],
         count: int | None,
-        window: TumblingWindow | None,
+        window: AlignedWindows | None,
     ) -> None:
         """Raises TopologyError."""
         self.name = name
@@ -98,7 +98,7 @@ class FirstRows(ABC):
         self.partial_schema: pa.Schema | None = None if count is None else self.input.schema
         self.partial_keys: tuple[str, ...] = tuple(keys)
         self._count = count
-        self._window = window or TumblingWindow()
+        self._window = window or AlignedWindows.tumbling()
         self._held = HeldRows(self._window, self._gathering)
 
     def prepare(self) -> None:
@@ -116,13 +116,11 @@ class FirstRows(ABC):
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
-        """Add the epoch to its window; what leaves are the windows that are over."""
+        """Add the epoch to its pane; what leaves is the window that ends now."""
         (collected,) = accumulators
         assert isinstance(collected, Gathering), collected
-        batches: list[pa.RecordBatch] = []
-        for last, rows in self._held.over(epoch.epoch, collected):
-            batches += in_batches(self._leaving(last, *rows.taken()))
-        return batches
+        rows = self._held.over(epoch.epoch, collected)
+        return [] if rows is None else in_batches(self._leaving(epoch.epoch, *rows.taken()))
 
     @abstractmethod
     def _leaving(self, epoch: int, rows: pa.RecordBatch, arranged: Arranged) -> pa.RecordBatch:
@@ -134,8 +132,13 @@ class FirstRows(ABC):
         return self._window.epochs
 
     @property
+    def slide_epochs(self) -> int:
+        """See contracts.Forgets."""
+        return self._window.slide
+
+    @property
     def due_epoch(self) -> int | None:
-        """The end of the first open window."""
+        """The end of the next window, while there are rows in it."""
         return self._held.due_epoch
 
     @property

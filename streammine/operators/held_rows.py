@@ -1,4 +1,4 @@
-"""The rows of open windows, as their operator gathers them, and how they come into a snapshot."""
+"""The rows of open windows, gathered pane by pane, and how they come into a snapshot."""
 
 from __future__ import annotations
 
@@ -8,75 +8,91 @@ import pyarrow as pa
 
 from streammine.operators.best_rows import BestRows
 from streammine.operators.frozen import Header, encode_piece, row_pieces
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 Added = Sequence[tuple[int, Sequence[pa.RecordBatch]]]
 
 
 class HeldRows:
-    """Rows by the last epoch of the tumbling window that they lie in."""
+    """Rows by the last epoch of the pane that they lie in; where windows tumble, a pane is a window."""
 
-    def __init__(self, window: TumblingWindow, gathering: Callable[[], BestRows]) -> None:
-        """`gathering` makes what the rows of one window are gathered in."""
+    def __init__(self, window: AlignedWindows, gathering: Callable[[], BestRows]) -> None:
+        """`gathering` makes what the rows of one pane or window are gathered in."""
         self._window = window
         self._gathering = gathering
-        self._windows: dict[int, BestRows] = {}
+        self._panes: dict[int, BestRows] = {}
+        self._closed: int | None = None
         self._frozen: dict[int, tuple[int, int]] | None = None
 
-    def over(self, epoch: int, collected: BestRows) -> list[tuple[int, BestRows]]:
-        """Take in what an epoch has collected; gives the windows that are over with it, in order."""
-        if self._window.epochs == 1:
-            return [(epoch, collected)] if collected.batches else []
+    def over(self, epoch: int, collected: BestRows) -> BestRows | None:
+        """Take in what an epoch has collected; gives the rows of the window that ends with it, if it has
+        any."""
+        window = self._window
+        if window.epochs == 1:
+            return collected if collected.batches else None
+        self._closed = epoch
         if collected.batches:
-            last = self._window.last_epoch(epoch)
-            if last in self._windows:
-                self._windows[last].merge(collected)
+            last = window.pane_end(epoch)
+            if last in self._panes:
+                self._panes[last].merge(collected)
             else:
-                self._windows[last] = collected
-        ended = sorted(last for last in self._windows if last <= epoch)
-        return [(last, self._windows.pop(last)) for last in ended]
+                self._panes[last] = collected
+        if not window.ends_with(epoch) or not self._panes:
+            return None
+        inside = list(self._panes.values())
+        needed = window.first_needed(epoch)
+        self._panes = {last: rows for last, rows in self._panes.items() if last >= needed}
+        if len(inside) == 1 and not self._panes:
+            return inside[0]
+        whole = self._gathering()
+        for rows in inside:
+            whole.merge(rows)
+        return whole
 
     @property
     def due_epoch(self) -> int | None:
-        """The end of the first open window."""
-        return min(self._windows, default=None)
+        """The end of the next window, while there are rows in it."""
+        if not self._panes:
+            return None
+        assert self._closed is not None, "a pane comes with an epoch"
+        return self._window.next_end(self._closed)
 
     @property
     def nbytes(self) -> int:
-        return sum(rows.nbytes for rows in self._windows.values())
+        return sum(rows.nbytes for rows in self._panes.values())
 
     def freeze(self, full: bool) -> tuple[bool, Iterator[pa.Buffer]]:
-        """Whether all is given, and the pieces: batches that were added, all of a window that was cut."""
+        """Whether all is given, and the pieces: batches that were added, all of a pane that was cut."""
         full = full or self._frozen is None
         before = {} if full or self._frozen is None else self._frozen
         anew, added = [], []
-        for last, rows in sorted(self._windows.items()):
+        for last, rows in sorted(self._panes.items()):
             cuts, known = before.get(last, (-1, 0))
             if cuts != rows.cuts:
                 anew.append(last)
                 known = 0
             added.append((last, rows.batches[known:]))
-        self._frozen = {
-            last: (rows.cuts, len(rows.batches)) for last, rows in self._windows.items()
-        }
-        return full, _pieces(sorted(self._windows), anew, added)
+        self._frozen = {last: (rows.cuts, len(rows.batches)) for last, rows in self._panes.items()}
+        header = {"panes": sorted(self._panes), "anew": anew, "closed": self._closed}
+        return full, _pieces(header, added)
 
     def restore_first(self, header: Header, full: bool) -> None:
         """Take in the first piece of a snapshot."""
-        kept = {} if full else self._windows
+        kept = {} if full else self._panes
         anew = set(header["anew"])
-        self._windows = {
-            last: self._gathering() if last in anew else kept[last] for last in header["windows"]
+        self._panes = {
+            last: self._gathering() if last in anew else kept[last] for last in header["panes"]
         }
+        self._closed = header["closed"]
         self._frozen = None
 
     def restore(self, header: Header, batches: Sequence[pa.RecordBatch]) -> None:
         """Take in another piece."""
         for batch in batches:
-            self._windows[header["window"]].hold(batch)
+            self._panes[header["pane"]].hold(batch)
 
 
-def _pieces(windows: Sequence[int], anew: Sequence[int], added: Added) -> Iterator[pa.Buffer]:
-    yield encode_piece({"windows": list(windows), "anew": list(anew)})
+def _pieces(header: Header, added: Added) -> Iterator[pa.Buffer]:
+    yield encode_piece(header)
     for last, batches in added:
-        yield from row_pieces({"window": last}, batches)
+        yield from row_pieces({"pane": last}, batches)

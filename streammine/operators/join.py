@@ -1,10 +1,9 @@
-"""The equi-join of two streams inside a tumbling window."""
+"""The equi-join of two streams inside windows that tumble or slide."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,7 @@ from streammine.operators.frozen import (
 from streammine.operators.hash_join import equal_pairs, has_equal
 from streammine.operators.joined_columns import OUTPUT_ROWS_LIMIT, JoinedColumns, whole
 from streammine.operators.kernels.warming import warm_up
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 Sides = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
 
@@ -35,7 +34,8 @@ class EquiJoin:
     A StatefulOperator that HoldsWindows and KeepsState.
 
     Port 0 is the left input, port 1 the right one. A null key equals nothing; -0.0 equals 0.0 and
-    NaN equals NaN. The output is that of `JoinedColumns`.
+    NaN equals NaN. The output is that of `JoinedColumns`. Windows that overlap are joined one by one: two
+    rows meet once in each window that both lie in. What is kept are rows, by the pane that they came in.
 
     Which rows there are depends on no order. The order in which they leave does, unless `ordered`:
     then it is the canonical order of whole rows, which costs a sort and which sinks do not need, as
@@ -45,7 +45,7 @@ class EquiJoin:
     traits = Traits(commutative=True, mergeable=True, combinable=False, deterministic=True)
     partial_schema: pa.Schema | None = None
     partial_keys: tuple[str, ...] = ()
-    state_version = 1
+    state_version = 2
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class EquiJoin:
         *,
         kind: JoinKind = JoinKind.INNER,
         suffix: str = "_right",
-        window: TumblingWindow | None = None,
+        window: AlignedWindows | None = None,
         spans: EpochDefinition | None = None,
         ordered: bool = False,
     ) -> None:
@@ -70,14 +70,15 @@ class EquiJoin:
             None if kind.pairs else frozenset(keys[1]),
         )
         self._kind = kind
-        self._window = window or TumblingWindow()
+        self._window = window or AlignedWindows.tumbling()
         self._ordered = ordered
         self._schemas = (left, right)
         span = None if spans is None else partial(self._window.span, spans)
         self._columns = JoinedColumns(name, self._schemas, keys, kind, suffix, span=span)
         self.output = self._columns.schema
         self.output_order: tuple[str, ...] = tuple(self.output.names)
-        self._windows: dict[int, Sides] = {}
+        self._panes: dict[int, Sides] = {}
+        self._closed: int | None = None
         self._frozen_counts: dict[int, tuple[int, int]] | None = None
 
     def prepare(self) -> None:
@@ -95,20 +96,26 @@ class EquiJoin:
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Iterator[pa.RecordBatch]:
-        """Add the epoch to its window; what leaves are the windows that are over."""
+        """Add the epoch to its pane; what leaves is the window that ends now."""
         left_side, right_side = accumulators
         assert isinstance(left_side, CollectedRows)
         assert isinstance(right_side, CollectedRows)
         left, right = left_side.batches, right_side.batches
-        if self._window.epochs == 1:
+        window = self._window
+        if window.epochs == 1:
             return self._joined(epoch.epoch, (left, right))
+        self._closed = epoch.epoch
         if left or right:
-            kept = self._windows.setdefault(self._window.last_epoch(epoch.epoch), ([], []))
+            kept = self._panes.setdefault(window.pane_end(epoch.epoch), ([], []))
             kept[0].extend(left)
             kept[1].extend(right)
-        over = sorted(last for last in self._windows if last <= epoch.epoch)
-        windows = [(last, self._windows.pop(last)) for last in over]
-        return chain.from_iterable(self._joined(last, sides) for last, sides in windows)
+        if not window.ends_with(epoch.epoch):
+            return iter(())
+        inside = [sides for _, sides in sorted(self._panes.items())]
+        needed = window.first_needed(epoch.epoch)
+        self._panes = {last: sides for last, sides in self._panes.items() if last >= needed}
+        lefts, rights = ([batch for sides in inside for batch in sides[port]] for port in (0, 1))
+        return self._joined(epoch.epoch, (lefts, rights))
 
     @property
     def window_epochs(self) -> int:
@@ -116,42 +123,48 @@ class EquiJoin:
         return self._window.epochs
 
     @property
+    def slide_epochs(self) -> int:
+        """See contracts.Forgets."""
+        return self._window.slide
+
+    @property
     def due_epoch(self) -> int | None:
-        """The end of the first open window."""
-        return min(self._windows, default=None)
+        """The end of the next window, while there are rows in it."""
+        if not self._panes:
+            return None
+        assert self._closed is not None, "a pane comes with an epoch"
+        return self._window.next_end(self._closed)
 
     @property
     def state_nbytes(self) -> int:
         return sum(
-            int(batch.nbytes)
-            for sides in self._windows.values()
-            for side in sides
-            for batch in side
+            int(batch.nbytes) for sides in self._panes.values() for side in sides for batch in side
         )
 
     def freeze(self, full: bool) -> Handover:
-        """See contracts.KeepsState: the rows of open windows, which only become more."""
+        """See contracts.KeepsState: the rows of panes, which only become more."""
         full = full or self._frozen_counts is None
         before = {} if full else self._frozen_counts or {}
         added = []
-        for last, sides in sorted(self._windows.items()):
+        for last, sides in sorted(self._panes.items()):
             for port, side in enumerate(sides):
                 known = before.get(last, (0, 0))[port]
                 added.append((last, port, side[known:]))
         self._frozen_counts = {
-            last: (len(left), len(right)) for last, (left, right) in self._windows.items()
+            last: (len(left), len(right)) for last, (left, right) in self._panes.items()
         }
-        return Handover(full, _pieces(sorted(self._windows), added))
+        return Handover(full, _pieces(sorted(self._panes), self._closed, added))
 
     def restore(self, version: int, full: bool, pieces: Iterator[pa.Buffer]) -> None:
         """See contracts.KeepsState."""
         check_version(self.name, version, self.state_version)
         first, _ = decode_piece(next(pieces))
-        kept = {} if full else self._windows
-        self._windows = {last: kept.get(last, ([], [])) for last in first["windows"]}
+        kept = {} if full else self._panes
+        self._panes = {last: kept.get(last, ([], [])) for last in first["panes"]}
+        self._closed = first["closed"]
         for piece in pieces:
             header, batches = decode_piece(piece)
-            self._windows[header["window"]][header["port"]].extend(batches)
+            self._panes[header["pane"]][header["port"]].extend(batches)
 
     def _joined(self, epoch: int, sides: Sides) -> Iterator[pa.RecordBatch]:
         batches = self._pairs(epoch, sides)
@@ -186,8 +199,10 @@ class EquiJoin:
 
 
 def _pieces(
-    windows: Sequence[int], added: Sequence[tuple[int, int, list[pa.RecordBatch]]]
+    panes: Sequence[int],
+    closed: int | None,
+    added: Sequence[tuple[int, int, list[pa.RecordBatch]]],
 ) -> Iterator[pa.Buffer]:
-    yield encode_piece({"windows": list(windows)})
+    yield encode_piece({"panes": list(panes), "closed": closed})
     for last, port, batches in added:
-        yield from row_pieces({"window": last, "port": port}, batches)
+        yield from row_pieces({"pane": last, "port": port}, batches)

@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from streammine.model.durations import Interval
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
-from streammine.model.topology import OperatorBase, window_epochs
+from streammine.model.topology import (
+    OperatorBase,
+    RowWindow,
+    Sliding,
+    interval_epochs,
+    window_epochs,
+)
 from streammine.operators.event_time import EventTime
 from streammine.operators.loading import Loader
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 
 @dataclass(frozen=True)
@@ -41,12 +48,27 @@ class Site:
         (schema,) = self.inputs
         return schema
 
-    def window(self, settings: OperatorBase) -> TumblingWindow:
-        """The operator's tumbling window; one epoch where it says none. Raises TopologyError."""
+    def tumbling(self, settings: OperatorBase) -> AlignedWindows:
+        """The operator's tumbling windows; of one epoch where it says none. Raises TopologyError."""
         try:
-            return TumblingWindow(window_epochs(settings, self.epoch))
+            return AlignedWindows.tumbling(window_epochs(settings, self.epoch))
         except TopologyError as error:
             raise TopologyError(f"operator {self.name!r}: {error.message}") from error
+
+    def windows(self, window: RowWindow | None) -> AlignedWindows:
+        """Windows that tumble or slide; of one epoch where the operator says none. Raises TopologyError."""
+        if window is None:
+            return AlignedWindows.tumbling()
+        epochs = self.epochs_of(window.length)
+        slide = self.epochs_of(window.slide, "slide") if isinstance(window, Sliding) else epochs
+        return AlignedWindows(epochs, slide)
+
+    def epochs_of(self, interval: Interval, what: str = "window") -> int:
+        """How many whole epochs an interval has. Raises TopologyError."""
+        count = interval_epochs(interval, self.epoch, what)
+        if isinstance(count, str):
+            raise TopologyError(f"operator {self.name!r}: {count}")
+        return count
 
     def event_time(self, column: str | None, port: int = 0, setting: str = "time") -> EventTime:
         """The event time of a port's rows; `column`: as the user names it in `setting`. Raises

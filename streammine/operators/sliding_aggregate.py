@@ -18,7 +18,7 @@ from streammine.operators.aggregates.sliding import SlidingGroups
 from streammine.operators.aggregates.state import GroupState
 from streammine.operators.aggregates.window_state import OpenWindows
 from streammine.operators.frozen import Handover, check_version
-from streammine.operators.windows import OverlappingWindows
+from streammine.operators.windows import AlignedWindows
 
 
 class SlidingAggregate(AggregateBase):
@@ -35,7 +35,7 @@ class SlidingAggregate(AggregateBase):
         keys: Sequence[str],
         aggregates: Mapping[str, AggregateCall],
         *,
-        window: OverlappingWindows,
+        window: AlignedWindows,
         **settings: Unpack[AggregateSettings],
     ) -> None:
         """As `AggregateBase`. Raises TopologyError."""
@@ -109,16 +109,15 @@ class SlidingAggregate(AggregateBase):
 
     def _take(self, epoch: int, state: GroupState) -> None:
         """Add an epoch's groups to the window, where it is a pane by itself, or else to the open pane."""
-        pane_epochs = self._window.pane_epochs
         groups = state.group_count
         if groups:
             # a table of all of the window's keys would make an epoch with few of them as large
             self.renew_table(state.table, groups)
-        if pane_epochs == 1:
+        if self._window.pane_epochs == 1:
             if groups:
                 self._groups.add(epoch, state)
             return
         if groups:
-            self._open.add((epoch // pane_epochs + 1) * pane_epochs - 1, state)
+            self._open.add(self._window.pane_end(epoch), state)
         for last_epoch, pane in self._open.take_closed(epoch):
             self._groups.add(last_epoch, pane)

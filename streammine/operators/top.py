@@ -15,13 +15,13 @@ from streammine.model.topology.ordering import OrderTerm
 from streammine.operators.first_rows import FirstRows, epoch_column
 from streammine.operators.map import check_column_name
 from streammine.operators.row_order import Arranged
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 Method = Literal["row_number", "rank", "dense_rank"]
 
 
 class RankedRows(FirstRows):
-    """The first `count` rows of each key and tumbling window with their rank, or all rows.
+    """The first `count` rows of each key and window with their rank, or all rows.
 
     The output has ``epoch``, the key columns, the rank (int64, from 1), and the input's other columns. How
     rows are ordered is said in `row_order`. By `method`, rows that are equal in `by` have numbers of their
@@ -38,7 +38,7 @@ class RankedRows(FirstRows):
         count: int | None = None,
         into: str = "rank",
         method: Method = "row_number",
-        window: TumblingWindow | None = None,
+        window: AlignedWindows | None = None,
     ) -> None:
         """Raises TopologyError."""
         super().__init__(name, schema, keys, by, count, window)

@@ -41,8 +41,9 @@ class TumblingWindow:
 
 
 @dataclass(frozen=True)
-class OverlappingWindows:
-    """Windows of `epochs` whole epochs, of which one begins every `slide` epochs."""
+class AlignedWindows:
+    """Windows of `epochs` whole epochs, of which one begins every `slide` epochs; where these are equal, the
+    windows tumble."""
 
     epochs: int
     slide: int
@@ -58,6 +59,15 @@ class OverlappingWindows:
     def span(self, definition: EpochDefinition, last_epoch: int) -> tuple[int, int]:
         """As that of a tumbling window."""
         return TumblingWindow(self.epochs).span(definition, last_epoch)
+
+    @classmethod
+    def tumbling(cls, epochs: int = 1) -> AlignedWindows:
+        """One window behind the other."""
+        return cls(epochs, epochs)
+
+    def pane_end(self, epoch: int) -> int:
+        """The last epoch of the pane that `epoch` lies in."""
+        return TumblingWindow(self.pane_epochs).last_epoch(epoch)
 
     def ends_with(self, epoch: int) -> bool:
         """Whether a window ends with this epoch."""

@@ -122,7 +122,7 @@ def test_ctrl_c_while_the_cluster_starts_leaves_nothing(place: Workplace) -> Non
 ENDING = {"sources.lines.rows": 20_000, "sources.lines.rate": "4000/s"}
 """Ends by itself after some seconds."""
 
-UNHURRIED = {"sources.lines.rows": 20_000, "sources.lines.rate": "1000/s"}
+UNHURRIED = {"sources.lines.rows": 20_000, "sources.lines.rate": "500/s"}
 """The same rows, with time for several commands in between on a busy machine."""
 
 
@@ -185,8 +185,11 @@ def test_two_jobs_at_a_time_and_one_after_another_come_to_the_same(
 
 def test_a_job_that_is_left_to_the_cluster_can_be_seen_and_stopped(standing: Workplace) -> None:
     path = standing.topology(file="left", sinks__result__path="left", **SLOW)
-    number = standing.result("submit", path, "--detach")["job"]
+    left = standing.result("submit", path, "--detach")
+    number = left["job"]
     wait_for_output(standing.folder / "left")
+    resumed = standing.run("submit", path, "--resume", left["run"])
+    assert f"is going on as job {number}" in resumed.stderr
     status = standing.result("status")
     assert [node["name"] for node in status["nodes"]] == ["node-1", "node-2"]
     assert status["manager"] in ("node-1", "node-2")
@@ -314,8 +317,6 @@ def test_a_savepointed_job_goes_on_where_it_was(standing: Workplace) -> None:
     path = standing.topology(file="saved", sinks__result__path="saved", **UNHURRIED)
     detached = standing.result("submit", path, "--detach")
     wait_for_output(standing.folder / "saved")
-    again = standing.run("submit", path, "--resume", detached["run"])
-    assert f"is going on as job {detached['job']}" in again.stderr
     done = standing.run("savepoint", detached["job"])
     assert (done.returncode, done.stderr) == (0, "")
     assert f"job {detached['job']} is saved and stopped" in done.stdout

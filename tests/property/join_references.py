@@ -11,6 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streammine.operators.windows import AlignedWindows
+from tests.property.window_reference import epochs_by_window
+
 Row = tuple[Any, ...]
 Epochs = Mapping[int, tuple[Sequence[Row], Sequence[Row]]]
 Output = dict[int, list[Row]]
@@ -40,15 +43,13 @@ def alone_right(right: Row) -> Row:
     return (right[0], None, None, *right[1:])
 
 
-def windowed(kind: str, epochs: Epochs, window: int) -> Output:
-    """The join inside tumbling windows of so many epochs."""
-    windows: dict[int, tuple[list[Row], list[Row]]] = {}
-    for epoch, sides in epochs.items():
-        kept = windows.setdefault((epoch // window + 1) * window - 1, ([], []))
-        for port in (0, 1):
-            kept[port].extend(sides[port])
+def windowed(kind: str, epochs: Epochs, window: AlignedWindows) -> Output:
+    """The join inside each window."""
     output: Output = {}
-    for last, (lefts, rights) in windows.items():
+    for last, inside in epochs_by_window(epochs, window).items():
+        lefts, rights = (
+            [row for epoch in inside for row in epochs[epoch][port]] for port in (0, 1)
+        )
         rows: list[Row] = []
         for left in lefts:
             partners = [right for right in rights if same_key(left, right)]

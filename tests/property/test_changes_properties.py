@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streammine.operators import best_rows, keyed_rows
 from streammine.operators.changes import ChangedRows
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 from tests.property.operator_trials import assert_as_reference, events_of, minutes
 from tests.property.orders import canonical, group_of, normal
 
@@ -130,7 +130,7 @@ def test_rows_leave_when_they_differ_from_what_left(
             by="ts",
             gone="gone" if gone else None,
             forget_windows=forget,
-            window=TumblingWindow(window),
+            window=AlignedWindows.tumbling(window),
             **{kind: columns},
         )
 

@@ -15,7 +15,7 @@ from streammine.operators import best_rows, keyed_rows
 from streammine.operators.deduplicate import DistinctRows
 from streammine.operators.deduplicate_within import DistinctWithin
 from streammine.operators.event_time import EventTime
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 from tests.property.operator_trials import assert_as_reference, dead_of, events_of, minutes
 from tests.property.orders import canonical, group_of, normal
 
@@ -70,7 +70,7 @@ def test_the_first_or_last_row_of_each_key_and_window_stays(
         del combined
         last = keep == "last"
         return DistinctRows(
-            "distinct", SCHEMA, ["key"], "ts", last=last, window=TumblingWindow(window)
+            "distinct", SCHEMA, ["key"], "ts", last=last, window=AlignedWindows.tumbling(window)
         )
 
     def order(row: Any) -> Any:

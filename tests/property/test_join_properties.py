@@ -16,9 +16,10 @@ from streammine.operators.event_time import EventTime
 from streammine.operators.interval_join import IntervalJoin
 from streammine.operators.join import EquiJoin
 from streammine.operators.table_join import TableJoin, TableTimes
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 from tests.property.join_references import in_interval, windowed, with_table
 from tests.property.operator_trials import assert_as_reference, dead_of, events_of, minutes
+from tests.property.window_reference import WINDOWS
 
 SECONDS = 10
 EPOCH = minutes(seconds=SECONDS)
@@ -77,9 +78,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @many
-@given(st.data(), key_types, kinds, st.integers(1, 3), seeds)
+@given(st.data(), key_types, kinds, WINDOWS, seeds)
 def test_joins_in_windows(
-    data: st.DataObject, key_type: str, kind: JoinKind, window: int, seed: int
+    data: st.DataObject, key_type: str, kind: JoinKind, window: AlignedWindows, seed: int
 ) -> None:
     rows = data.draw(arrivals(key_type))
     schema = schema_of(key_type)
@@ -91,7 +92,7 @@ def test_joins_in_windows(
             schema,
             (["key"], ["key"]),
             kind=kind,
-            window=TumblingWindow(window),
+            window=window,
             ordered=True,
         )
 

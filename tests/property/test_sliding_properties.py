@@ -17,7 +17,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.operators.aggregates import keys as key_tables
 from streammine.operators.sliding_aggregate import SlidingAggregate
-from streammine.operators.windows import OverlappingWindows
+from streammine.operators.windows import AlignedWindows
 from tests.property.operator_trials import assert_as_reference, events_of
 from tests.property.test_aggregate_properties import (
     FLOATS,
@@ -62,7 +62,7 @@ ROWS = st.lists(
 )
 EPOCHS = st.dictionaries(st.integers(-12, 25), ROWS, min_size=1, max_size=14)
 WINDOWS = st.integers(1, 9).flatmap(
-    lambda length: st.builds(OverlappingWindows, st.just(length), st.integers(1, length))
+    lambda length: st.builds(AlignedWindows, st.just(length), st.integers(1, length))
 )
 
 
@@ -70,7 +70,7 @@ WINDOWS = st.integers(1, 9).flatmap(
 @given(EPOCHS, WINDOWS, st.booleans(), st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_each_window_is_that_of_its_rows(
     epochs: dict[int, list[Row]],
-    window: OverlappingWindows,
+    window: AlignedWindows,
     keyed: bool,
     keys_kept: int,
     seed: int,
@@ -95,7 +95,7 @@ def test_each_window_is_that_of_its_rows(
 @settings(max_examples=60, deadline=None)
 @given(EPOCHS, WINDOWS, st.integers(0, 2**32 - 1))
 def test_windows_of_epochs_of_rows_say_no_times(
-    epochs: dict[int, list[Row]], window: OverlappingWindows, seed: int
+    epochs: dict[int, list[Row]], window: AlignedWindows, seed: int
 ) -> None:
     def make(combined: bool) -> SlidingAggregate:
         return SlidingAggregate("a", SCHEMA, ("word",), CALLS, window=window, combined=combined)
@@ -109,7 +109,7 @@ def test_windows_of_epochs_of_rows_say_no_times(
 
 
 def windows_of(
-    epochs: Mapping[int, Sequence[Row]], window: OverlappingWindows, keys: Sequence[str]
+    epochs: Mapping[int, Sequence[Row]], window: AlignedWindows, keys: Sequence[str]
 ) -> dict[int, list[tuple[Any, ...]]]:
     """By its last epoch, what each window gives."""
     found: dict[int, list[tuple[Any, ...]]] = {}

@@ -41,9 +41,10 @@ from streammine.operators.state import List, Map, Queue, Value, Window
 from streammine.operators.table_join import TableJoin, TableTimes
 from streammine.operators.user import windows as user_windows
 from streammine.operators.user.adapting import adapted
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows, TumblingWindow
 from streammine.runtime.output import read_output
 from tests.property.test_aggregate_properties import CALLS, KEYS, ROW_LISTS, SCHEMA, Row, batch_of
+from tests.property.window_reference import WINDOWS
 from tests.unit.memory_store import MemoryStore
 
 TIME = EpochDefinition("time", 10, "t")
@@ -204,11 +205,16 @@ def test_aggregate_whose_table_of_keys_is_replaced(
 
 
 @settings(max_examples=80, deadline=None)
-@given(runs(st.tuples(PAIR_LISTS, PAIR_LISTS)), st.integers(1, 6), st.booleans())
-def test_join(epochs: list[tuple[Any, Turn]], window: int, ordered: bool) -> None:
+@given(runs(st.tuples(PAIR_LISTS, PAIR_LISTS)), WINDOWS, st.booleans())
+def test_join(epochs: list[tuple[Any, Turn]], window: AlignedWindows, ordered: bool) -> None:
     assert_undisturbed(
         lambda: EquiJoin(
-            "j", PAIRS, PAIRS, (["key"], ["key"]), window=TumblingWindow(window), ordered=ordered
+            "j",
+            PAIRS,
+            PAIRS,
+            (["key"], ["key"]),
+            window=window,
+            ordered=ordered,
         ),
         [
             [[pairs([row]) for row in left], [pairs(right)] if right else []]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from streammine.model.topology import OrderTerm
 from streammine.operators import best_rows
 from streammine.operators.top import Method, RankedRows
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 from tests.property.operator_trials import assert_as_reference, events_of, minutes
 from tests.property.orders import canonical, group_of, in_order, normal
+from tests.property.window_reference import WINDOWS, epochs_by_window
 
 SCHEMA = pa.schema(
     [
@@ -111,11 +112,12 @@ def ranked(
 
 
 def expected(
-    epochs: dict[int, list[Any]], keys: tuple[str, ...], window: int, rows_of: Any
+    epochs: dict[int, list[Any]], keys: tuple[str, ...], window: AlignedWindows, rows_of: Any
 ) -> dict[int, list[Any]]:
-    windows: dict[int, list[Any]] = {}
-    for epoch, rows in epochs.items():
-        windows.setdefault((epoch // window + 1) * window - 1, []).extend(rows)
+    windows = {
+        last: [row for epoch in inside for row in epochs[epoch]]
+        for last, inside in epochs_by_window(epochs, window).items()
+    }
     others = [name for name in NAMES if name not in (*keys, "epoch")]
     return {
         last: [
@@ -132,18 +134,18 @@ def expected(
 
 
 @settings(max_examples=200, deadline=None)
-@given(EPOCHS, KEYS, TERMS, st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**32))
+@given(EPOCHS, KEYS, TERMS, st.integers(1, 4), WINDOWS, st.integers(0, 2**32))
 def test_top_gives_the_first_rows_of_a_sort(
     epochs: dict[int, list[Any]],
     keys: tuple[str, ...],
     terms: tuple[OrderTerm, ...],
     count: int,
-    window: int,
+    window: AlignedWindows,
     seed: int,
 ) -> None:
     def make(combined: bool) -> RankedRows:
         del combined
-        return RankedRows("top", SCHEMA, keys, terms, count=count, window=TumblingWindow(window))
+        return RankedRows("top", SCHEMA, keys, terms, count=count, window=window)
 
     def first(rows: list[Any]) -> list[Any]:
         return [each for each in ranked(rows, keys, terms, "row_number") if each[0] <= count]
@@ -159,7 +161,7 @@ def test_top_gives_the_first_rows_of_a_sort(
     KEYS,
     TERMS,
     st.sampled_from(["row_number", "rank", "dense_rank"]),
-    st.integers(1, 3),
+    WINDOWS,
     st.integers(0, 2**32),
 )
 def test_rank_numbers_the_rows_of_a_sort(
@@ -167,12 +169,12 @@ def test_rank_numbers_the_rows_of_a_sort(
     keys: tuple[str, ...],
     terms: tuple[OrderTerm, ...],
     method: Method,
-    window: int,
+    window: AlignedWindows,
     seed: int,
 ) -> None:
     def make(combined: bool) -> RankedRows:
         del combined
-        return RankedRows("rank", SCHEMA, keys, terms, method=method, window=TumblingWindow(window))
+        return RankedRows("rank", SCHEMA, keys, terms, method=method, window=window)
 
     events = events_of(minutes(), [SCHEMA], {epoch: [rows] for epoch, rows in epochs.items()})
     wanted = expected(epochs, keys, window, lambda rows: ranked(rows, keys, terms, method))

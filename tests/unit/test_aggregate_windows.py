@@ -21,7 +21,7 @@ from streammine.operators.global_aggregate import GlobalAggregate
 from streammine.operators.session_aggregate import SessionAggregate
 from streammine.operators.site import Site
 from streammine.operators.sliding_aggregate import SlidingAggregate
-from streammine.operators.windows import OverlappingWindows
+from streammine.operators.windows import AlignedWindows
 
 SECOND = EpochDefinition("time", 1_000_000, "ts")
 ROWS = EpochDefinition("count", 100)
@@ -129,7 +129,7 @@ def test_windows_are_written_as_they_were_read() -> None:
 def test_windows_begin_with_multiples_of_the_slide(
     epochs: int, slide: int, ends: set[int], needed: dict[int, int]
 ) -> None:
-    window = OverlappingWindows(epochs, slide)
+    window = AlignedWindows(epochs, slide)
     assert {epoch for epoch in range(-2, 6) if window.ends_with(epoch)} == ends
     for epoch, first in needed.items():
         assert window.first_needed(epoch) == first

@@ -16,7 +16,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.operators.changes import ChangedRows
 from streammine.operators.equality import unequal
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 from streammine.testing import assert_deterministic, assert_rows, simulate
 
 SECONDS_10 = EpochDefinition("time", 10_000_000, "ts")
@@ -96,7 +96,7 @@ def test_a_key_that_is_missing_is_gone_and_new_when_it_comes_again() -> None:
 
 
 def test_with_windows_a_key_is_gone_when_a_window_lacks_it() -> None:
-    operator = operator_of(gone="gone", window=TumblingWindow(2))
+    operator = operator_of(gone="gone", window=AlignedWindows.tumbling(2))
     assert close(operator, 0, (1, 0.5)) == []
     assert close(operator, 1) == [(1, 1, 0.5, False)]
     assert close(operator, 2) == []

@@ -20,7 +20,7 @@ from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators.catalog import build_operator
 from streammine.operators.join import EquiJoin
 from streammine.operators.site import Site
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 
 MINUTE = EpochDefinition("time", 60_000_000, "ts")
 LEFT = pa.record_batch({"id": pa.array([1, 2, None, 2]), "name": pa.array(["a", "b", "c", "d"])})
@@ -88,7 +88,7 @@ def test_a_window_that_is_asked_for_says_when_it_starts_and_ends(kind: JoinKind)
 
 def test_columns_of_the_names_of_a_windows_ends() -> None:
     spans = pa.schema([("id", pa.int64()), ("window_start", pa.int64())])
-    settings: dict[str, Any] = {"spans": MINUTE, "window": TumblingWindow(2)}
+    settings: dict[str, Any] = {"spans": MINUTE, "window": AlignedWindows.tumbling(2)}
     keys = (["id"], ["id"])
     operator = EquiJoin("m", LEFT.schema, spans, keys, **settings)
     assert operator.output.names[-2:] == ["name", "window_start_right"]
@@ -120,7 +120,7 @@ def test_epochs_do_not_meet() -> None:
 
 
 def test_rows_meet_inside_a_window_of_epochs() -> None:
-    operator = operator_of(window=TumblingWindow(epochs=2))
+    operator = operator_of(window=AlignedWindows.tumbling(2))
     assert joined(operator, 0, [LEFT], []) == []
     assert operator.state_nbytes > 0
     assert len(joined(operator, 1, [], [RIGHT])) == 4

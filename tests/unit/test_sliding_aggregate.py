@@ -15,7 +15,7 @@ from streammine.model.errors import StateVersionError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.operators.global_aggregate import GlobalAggregate
 from streammine.operators.sliding_aggregate import SlidingAggregate
-from streammine.operators.windows import OverlappingWindows
+from streammine.operators.windows import AlignedWindows
 
 SECOND = EpochDefinition("time", 1_000_000, "ts")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -23,7 +23,7 @@ CALLS = {name: AggregateCall.parse(f"{name}(v)") for name in ("sum", "min", "max
 
 
 def sliding(length: int, slide: int, *keys: str, **settings: Any) -> SlidingAggregate:
-    window = OverlappingWindows(length, slide)
+    window = AlignedWindows(length, slide)
     return SlidingAggregate("a", SCHEMA, keys or ("k",), CALLS, window=window, **settings)
 
 
@@ -84,7 +84,7 @@ def test_panes_are_as_long_as_length_and_slide_have_in_common() -> None:
 def test_what_is_not_finite_leaves_with_its_pane() -> None:
     schema = pa.schema([("v", pa.float64())])
     calls = {name: AggregateCall.parse(f"{name}(v)") for name in ("sum", "variance")}
-    window = OverlappingWindows(2, 1)
+    window = AlignedWindows(2, 1)
     one = SlidingAggregate("a", schema, (), calls, window=window)
     found = []
     for epoch, values in enumerate([[1.0], [float("inf"), 2.0], [float("-inf")], [3.0], [4.0]]):

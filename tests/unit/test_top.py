@@ -24,7 +24,7 @@ from streammine.model.errors import TopologyError
 from streammine.model.topology import OrderTerm
 from streammine.operators import best_rows
 from streammine.operators.top import RankedRows
-from streammine.operators.windows import TumblingWindow
+from streammine.operators.windows import AlignedWindows
 from streammine.testing import assert_deterministic, assert_rows
 
 MINUTE = EpochDefinition("time", 60_000_000, "ts")
@@ -174,7 +174,9 @@ def test_a_window_that_was_cut_between_two_snapshots_is_restored(
     monkeypatch.setattr(best_rows, "_ROWS_NOT_CUT", 3)
 
     def made() -> RankedRows:
-        return RankedRows("top", SCHEMA, [], by("count asc"), count=2, window=TumblingWindow(5))
+        return RankedRows(
+            "top", SCHEMA, [], by("count asc"), count=2, window=AlignedWindows.tumbling(5)
+        )
 
     operator, restored = made(), made()
     for epoch, row in enumerate([("a", 9), ("b", 8), ("c", 7), ("d", 6)]):

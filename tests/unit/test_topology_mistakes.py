@@ -190,10 +190,10 @@ FIELDS = [
     ),
     (
         21,
-        "    join: {left: high, right: limits, on: plug}\n    window: {length: 5m, slide: 1m}",
+        "    join: {left: high, right: limits, on: plug}\n    window: {session: 5m}",
         "22:5",
-        "tumbling windows only",
-        "those of an aggregate",
+        "sessions and global windows are those of an aggregate",
+        "10 epochs or {length: 10m, slide: 1s}",
     ),
     (
         21,

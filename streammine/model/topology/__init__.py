@@ -3,6 +3,7 @@
 from streammine.model.topology.aggregate_windows import (
     AggregateWindow,
     Global,
+    RowWindow,
     Session,
     Sliding,
     Tumbling,
@@ -26,7 +27,7 @@ from streammine.model.topology.graph import (
 )
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.model.topology.joining import JoinColumns, Joining, JoinOperator
-from streammine.model.topology.keyed import EPOCH_COLUMN, KeyedFields, Timed, Windowed
+from streammine.model.topology.keyed import EPOCH_COLUMN, KeyedFields, RowWindowed, Timed, Windowed
 from streammine.model.topology.leading import LeadersOperator, Leading, MeasureCall
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, OperatorLoop
 from streammine.model.topology.merging import SplitOperator, SplitOutput, UnionOperator
@@ -135,6 +136,8 @@ __all__ = [
     "RecentOperator",
     "Recovery",
     "Redundancy",
+    "RowWindow",
+    "RowWindowed",
     "Session",
     "Sink",
     "Sliding",

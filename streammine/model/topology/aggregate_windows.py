@@ -1,4 +1,4 @@
-"""The windows that an aggregate can have, as a topology says them.
+"""The windows that an aggregate can have, and those that joins and rankings can, as a topology says them.
 
 ====================================  ==================================================================
 ``5m``, ``10 epochs``                 tumbling: one window behind the other
@@ -61,31 +61,46 @@ class Global:
 
 
 AggregateWindow = Tumbling | Sliding | Session | Global
+RowWindow = Tumbling | Sliding
+"""What joins and rankings can have: windows of the same epochs for all keys."""
 
 _FIELDS = ("length", "slide", "session")
 _CHOICE = "5m, 10 epochs, {length: 10m, slide: 1s}, {session: 30s} or global"
+_ROW_CHOICE = "5m, 10 epochs or {length: 10m, slide: 1s}"
 
 
-def parsed_window(value: object) -> AggregateWindow:
-    """From any of the forms above, or a timedelta. Raises a wrong-value error, or ValueError."""
+def parsed_row_window(value: object) -> RowWindow:
+    """From a length, or a length and a slide. Raises a wrong-value error, or ValueError."""
+    if value == "global" or (isinstance(value, Mapping) and "session" in value):
+        raise wrong_value(
+            f"sessions and global windows are those of an aggregate; here a window is {_ROW_CHOICE}"
+        )
+    window = parsed_window(value, _ROW_CHOICE)
+    assert isinstance(window, Tumbling | Sliding), window
+    return window
+
+
+def parsed_window(value: object, choice: str = _CHOICE) -> AggregateWindow:
+    """From any of the forms above, or a timedelta; `choice` shows those that are right. Raises a wrong-value
+    error, or ValueError."""
     if isinstance(value, Tumbling | Sliding | Session | Global):
         return value
     if value == "global":
         return Global()
     if isinstance(value, Mapping):
-        return _parsed_mapping({str(name): each for name, each in value.items()})
+        return _parsed_mapping({str(name): each for name, each in value.items()}, choice)
     if isinstance(value, Duration):
         value = Interval(value)
     try:
         return Tumbling(Interval.parse(value))
     except ValueError as error:
-        raise ValueError(f"{error}. A window is {_CHOICE}") from None
+        raise ValueError(f"{error}. A window is {choice}") from None
 
 
-def _parsed_mapping(fields: Mapping[str, object]) -> AggregateWindow:
+def _parsed_mapping(fields: Mapping[str, object], choice: str) -> AggregateWindow:
     for name in fields:
         if name not in _FIELDS:
-            raise wrong_key(f"unknown field '{name}'{hint(name, _FIELDS)} A window is {_CHOICE}")
+            raise wrong_key(f"unknown field '{name}'{hint(name, _FIELDS)} A window is {choice}")
     if "session" in fields:
         if len(fields) > 1:
             raise wrong_value(
@@ -97,7 +112,7 @@ def _parsed_mapping(fields: Mapping[str, object]) -> AggregateWindow:
             raise wrong_value("a session's gap is more than 0s, like {session: 30s}")
         return Session(gap)
     if "length" not in fields:
-        raise wrong_value(f"a window that slides needs a length: {_CHOICE}")
+        raise wrong_value(f"a window that slides needs a length: {choice}")
     length = Interval.parse(fields["length"])
     if "slide" not in fields:
         return Tumbling(length)
@@ -130,6 +145,20 @@ _INTERVAL_SCHEMA = {
     "pattern": r"^([0-9]+(\.[0-9]+)?\s*(us|ms|s|m|h|d)|[0-9]+\s*epochs?)$",
 }
 
+_SLIDING_SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["length"],
+    "properties": {"length": _INTERVAL_SCHEMA, "slide": _INTERVAL_SCHEMA},
+}
+
+RowWindowField = Annotated[
+    RowWindow,
+    PlainValidator(parsed_row_window),
+    PlainSerializer(document_form),
+    WithJsonSchema({"anyOf": [_INTERVAL_SCHEMA, _SLIDING_SCHEMA]}),
+]
+
 AggregateWindowField = Annotated[
     AggregateWindow,
     PlainValidator(parsed_window),
@@ -139,12 +168,7 @@ AggregateWindowField = Annotated[
             "anyOf": [
                 {"enum": ["global"]},
                 _INTERVAL_SCHEMA,
-                {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["length"],
-                    "properties": {"length": _INTERVAL_SCHEMA, "slide": _INTERVAL_SCHEMA},
-                },
+                _SLIDING_SCHEMA,
                 {
                     "type": "object",
                     "additionalProperties": False,

@@ -18,7 +18,7 @@ from streammine.model.topology.aggregating import AggregateOperator
 from streammine.model.topology.either import EitherOperator, choice_of, either_problems
 from streammine.model.topology.graph import topology_graph
 from streammine.model.topology.joining import JoinOperator
-from streammine.model.topology.keyed import MOST_KEY_COLUMNS, KeyedFields, Windowed
+from streammine.model.topology.keyed import MOST_KEY_COLUMNS, KeyedFields, RowWindowed, Windowed
 from streammine.model.topology.leading import LeadersOperator
 from streammine.model.topology.loop_checks import loop_problems
 from streammine.model.topology.merging import SplitOperator, UnionOperator
@@ -133,7 +133,7 @@ def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
 def _windows(topology: Topology) -> Problems:
     for name, operator in topology.operators.items():
         wrong: int | str | None = None
-        if isinstance(operator, AggregateOperator) and operator.window is not None:
+        if isinstance(operator, AggregateOperator | RowWindowed) and operator.window is not None:
             wrong = window_problem(operator.window, topology.epoch)
         elif isinstance(operator, Windowed) and operator.window is not None:
             wrong = whole_epochs(operator.window, topology.epoch)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from streammine.model.suggestions import hint, listed
 from streammine.model.topology.join_kinds import JoinKind
-from streammine.model.topology.keyed import KEYED_ELSEWHERE, KeyedFields, Windowed
+from streammine.model.topology.keyed import KEYED_ELSEWHERE, KeyedFields, RowWindowed
 from streammine.model.topology.parts import LONGEST_TEXT, Column, Columns, Part, StreamName
 from streammine.model.topology.problems import Path, shown, wrong_value
 from streammine.model.topology.stateless import OperatorBase
@@ -208,7 +208,7 @@ class Joining(Part):
         return ((), ()) if self.on is None else (self.on.left, self.on.right)
 
 
-class JoinOperator(OperatorBase, KeyedFields, Windowed):
+class JoinOperator(OperatorBase, KeyedFields, RowWindowed):
     """Pairs rows of two streams that have equal keys: in the same window, or within some time of each
     other; or each row of a stream with the row of a table that has its key."""
 

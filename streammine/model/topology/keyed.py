@@ -16,6 +16,7 @@ from pydantic import (
 
 from streammine.model.disciplines import Discipline
 from streammine.model.suggestions import hint, listed
+from streammine.model.topology.aggregate_windows import RowWindowField
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, MOST_ROUNDS
 from streammine.model.topology.partitions import (
     BroadcastPartition,
@@ -154,8 +155,8 @@ def _tumbling(window: object) -> object:
     """Refuses the other windows that aggregates have."""
     if isinstance(window, Mapping) or window == "global":
         raise wrong_value(
-            "it takes tumbling windows only, by their length: 5m. Windows that slide, sessions and global "
-            "ones are those of an aggregate"
+            "it takes tumbling windows only, by their length: 5m. Windows that slide are those of an "
+            "aggregate, a join, a top and a rank, sessions and global ones those of an aggregate"
         )
     return window
 
@@ -168,6 +169,18 @@ class Windowed(Part):
         description="Length of the tumbling window, a whole multiple of a time epoch. Default: one "
         "epoch.",
         examples=["5m"],
+    )
+
+
+class RowWindowed(Part):
+    """An operator whose results are of windows that tumble or slide."""
+
+    window: RowWindowField | None = Field(
+        default=None,
+        description="Of which rows each result is. A length like 5m or 10 epochs: tumbling windows; {length: "
+        "10m, slide: 1m}: windows that overlap. Lengths and slides are whole multiples of a time epoch. "
+        "Default: one epoch.",
+        examples=["5m", {"length": "10m", "slide": "1m"}],
     )
 
 

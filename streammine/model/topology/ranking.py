@@ -11,7 +11,7 @@ from streammine.model.topology.keyed import (
     KEYED_ELSEWHERE,
     CombineField,
     KeyedFields,
-    Windowed,
+    RowWindowed,
 )
 from streammine.model.topology.ordering import OrderTerms
 from streammine.model.topology.parts import NO_BOOLEAN, Column, Columns, Part
@@ -78,7 +78,7 @@ class Ranking(_Ordering):
     )
 
 
-class _Ranked(OneInput, KeyedFields, Windowed):
+class _Ranked(OneInput, KeyedFields, RowWindowed):
     key: Columns = Field(
         default=(),
         description="Column or columns of the groups that have an order each. Default: one order of all "

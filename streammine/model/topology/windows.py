@@ -51,7 +51,7 @@ def window_epochs(operator: OperatorBase, epoch: Epoch | EpochDefinition) -> int
 
 
 def window_problem(window: AggregateWindow, epoch: Epoch | EpochDefinition) -> str | None:
-    """Why an aggregate can't have the window, if it can't."""
+    """Why an operator can't have the window, if it can't."""
     definition = epoch.definition if isinstance(epoch, Epoch) else epoch
     if isinstance(window, Session) and definition.kind == "count":
         return (
