@@ -203,7 +203,7 @@ def _deduplicate(settings: DeduplicateOperator, site: Site) -> BuiltOperator:
         by = wanted.by
         if by is None:
             by = site.event_time(settings.time).column
-        window = site.tumbling(settings)
+        window = site.tumbling(settings.window)
         return DistinctRows(site.name, site.input, settings.key, by, last=last, window=window)
     if site.epoch.kind == "count":
         raise TopologyError(
@@ -223,7 +223,7 @@ def _deduplicate(settings: DeduplicateOperator, site: Site) -> BuiltOperator:
 
 def _changes(settings: ChangesOperator, site: Site) -> BuiltOperator:
     wanted = settings.changes
-    window = site.tumbling(settings)
+    window = site.tumbling(settings.window)
     by = wanted.by
     if by is None and site.epoch.column in site.input.names:
         by = site.epoch.column

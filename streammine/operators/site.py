@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streammine.model.durations import Interval
+from streammine.model.durations import Duration, Interval
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology import (
-    OperatorBase,
     RowWindow,
     Sliding,
     interval_epochs,
-    window_epochs,
 )
 from streammine.operators.event_time import EventTime
 from streammine.operators.loading import Loader
@@ -48,12 +46,11 @@ class Site:
         (schema,) = self.inputs
         return schema
 
-    def tumbling(self, settings: OperatorBase) -> AlignedWindows:
-        """The operator's tumbling windows; of one epoch where it says none. Raises TopologyError."""
-        try:
-            return AlignedWindows.tumbling(window_epochs(settings, self.epoch))
-        except TopologyError as error:
-            raise TopologyError(f"operator {self.name!r}: {error.message}") from error
+    def tumbling(self, window: Duration | None) -> AlignedWindows:
+        """Tumbling windows; of one epoch where the operator says none. Raises TopologyError."""
+        if window is None:
+            return AlignedWindows.tumbling()
+        return AlignedWindows.tumbling(self.epochs_of(Interval(duration=window)))
 
     def windows(self, window: RowWindow | None) -> AlignedWindows:
         """Windows that tumble or slide; of one epoch where the operator says none. Raises TopologyError."""

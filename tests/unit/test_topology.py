@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from streammine.model.disciplines import Discipline
-from streammine.model.durations import Duration, Rate
+from streammine.model.durations import Duration, Interval, Rate
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology import (
@@ -16,10 +16,11 @@ from streammine.model.topology import (
     HashPartition,
     KeyRangePartition,
     Topology,
+    Tumbling,
     UserPartition,
+    interval_epochs,
     json_schema,
     topological_order,
-    window_epochs,
 )
 
 
@@ -85,7 +86,7 @@ def test_texts_become_typed_values():
     assert left.rate == Rate(50_000)
     assert left.lateness == Duration(0)
     assert (left.kind, right.kind, pairs.kind) == ("files", "generator", "join")
-    assert pairs.window == Duration(120_000_000)
+    assert pairs.window == Tumbling(length=Interval(duration=Duration(120_000_000)))
     assert pairs.discipline is Discipline.STRICT
     assert pairs.input_names == ("left", "right")
     assert pairs.key_columns == (("id",), ("plug_id",))
@@ -96,10 +97,9 @@ def test_epochs_and_windows_are_told_to_planners():
     topology = timed()
     assert topology.epoch_definition() == EpochDefinition("time", 60_000_000, "ts", "s")
     assert word_count().epoch_definition() == EpochDefinition("count", 1000)
-    assert window_epochs(topology.operators["pairs"], topology.epoch) == 2
-    assert window_epochs(topology.operators["means"], topology.epoch) == 1
-    with pytest.raises(TopologyError, match=r"write epoch: \{time: 60s"):
-        window_epochs(topology.operators["pairs"], word_count().epoch)
+    length = topology.operators["pairs"].window.length
+    assert interval_epochs(length, topology.epoch) == 2
+    assert "write epoch: {time: 60s" in interval_epochs(length, word_count().epoch)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ from streammine.model.topology.stateless import (
     OperatorBase,
     Splitting,
 )
-from streammine.model.topology.windows import interval_epochs, whole_epochs, window_epochs
+from streammine.model.topology.windows import interval_epochs, whole_epochs
 
 __all__ = [
     "AGGREGATE_FUNCTIONS",
@@ -167,5 +167,4 @@ __all__ = [
     "topological_order",
     "topology_graph",
     "whole_epochs",
-    "window_epochs",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from streammine.model.durations import Duration, Interval
 from streammine.model.epochs import EpochDefinition
-from streammine.model.errors import TopologyError
 from streammine.model.topology.aggregate_windows import (
     AggregateWindow,
     Session,
@@ -12,8 +11,6 @@ from streammine.model.topology.aggregate_windows import (
     Tumbling,
 )
 from streammine.model.topology.epoch import Epoch
-from streammine.model.topology.keyed import Windowed
-from streammine.model.topology.stateless import OperatorBase
 
 
 def whole_epochs(
@@ -35,19 +32,6 @@ def whole_epochs(
         f"{what} {window} is no whole multiple of the epoch, {length}; "
         f"write {' or '.join(str(one) for one in near)}"
     )
-
-
-def window_epochs(operator: OperatorBase, epoch: Epoch | EpochDefinition) -> int:
-    """Length of an operator's window in epochs; 1 where it has none of its own.
-
-    Raises TopologyError when the window is no whole multiple of the epoch, or epochs count rows.
-    """
-    if not isinstance(operator, Windowed) or operator.window is None:
-        return 1
-    count = whole_epochs(operator.window, epoch)
-    if isinstance(count, str):
-        raise TopologyError(count)
-    return count
 
 
 def window_problem(window: AggregateWindow, epoch: Epoch | EpochDefinition) -> str | None:
