@@ -128,15 +128,22 @@ class Topology(Part):
         examples=[["operators.py"]],
     )
     sources: dict[Name, Source] = Field(
-        default_factory=dict, max_length=MOST_PARTS, description="Where rows come from, by name."
+        default_factory=dict,
+        max_length=MOST_PARTS,
+        description="Where rows come from, by name.",
+        examples=[{"readings": {"files": "data/*.parquet"}}],
     )
     operators: dict[Name, Operator] = Field(
         default_factory=dict,
         max_length=MOST_PARTS,
         description="What happens to rows, by name. The order in the file is free.",
+        examples=[{"high": {"input": "readings", "filter": "value > 3"}}],
     )
     sinks: dict[Name, Sink] = Field(
-        default_factory=dict, max_length=MOST_PARTS, description="Where results go, by name."
+        default_factory=dict,
+        max_length=MOST_PARTS,
+        description="Where results go, by name.",
+        examples=[{"result": {"input": "high", "format": "parquet", "path": "out"}}],
     )
 
     _code: dict[str, object] = PrivateAttr(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Discriminator, Tag
 
@@ -51,6 +51,18 @@ OPERATOR_KINDS = (
     "operator",
 )
 
+_ELSEWHERE = {
+    "select": "map",
+    "where": "filter",
+    "group_by": "aggregate",
+    "distinct": "deduplicate",
+    "limit": "top",
+    "class": "operator",
+    "function": "operator",
+    "use": "operator",
+}
+"""What other systems and languages call our kinds."""
+
 
 def _operator_tag(value: Any) -> str | None:
     if isinstance(value, Mapping):
@@ -77,7 +89,7 @@ def _one_kind_of_operator(value: object) -> object:
             f"has {choice}: make it several operators, one reading from the other"
         )
     for name in value:
-        right = nearest(str(name), [*OPERATOR_KINDS, "input", "inputs"])
+        right = _ELSEWHERE.get(str(name)) or nearest(str(name), [*OPERATOR_KINDS, *_FIELDS])
         if right in OPERATOR_KINDS:
             raise wrong_value(
                 f"unknown field '{name}'; did you mean '{right}'? An operator has {choice}"
@@ -109,3 +121,10 @@ Operator = Annotated[
     Discriminator(_operator_tag),
     BeforeValidator(_one_kind_of_operator),
 ]
+
+_FIELDS = {
+    name
+    for member in get_args(get_args(Operator)[0])
+    for name in get_args(member)[0].field_descriptions()
+}
+"""All that an operator of any kind may have, its kind included."""

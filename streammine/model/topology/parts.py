@@ -78,9 +78,10 @@ class Part(BaseModel):
             return handler(data)
         except ValidationError as error:
             fields = cls.field_descriptions()
+            examples = cls._mapping_examples()
             details = [
                 InitErrorDetails(
-                    type=explained(one, cls.label, fields, cls.elsewhere),
+                    type=explained(one, cls.label, fields, cls.elsewhere, examples),
                     loc=one["loc"],
                     input=one["input"],
                 )
@@ -93,6 +94,15 @@ class Part(BaseModel):
         """Names, as they stand in a document, and descriptions of the fields."""
         return {
             field.alias or name: field.description or "" for name, field in cls.model_fields.items()
+        }
+
+    @classmethod
+    def _mapping_examples(cls) -> dict[str, list[Mapping[str, object]]]:
+        """Names of the fields that have mappings for examples, and these."""
+        return {
+            field.alias or name: mappings
+            for name, field in cls.model_fields.items()
+            if (mappings := [each for each in field.examples or () if isinstance(each, Mapping)])
         }
 
 

@@ -116,21 +116,28 @@ _EXPECTED = {
     "float_parsing": "a number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
-    "dict_type": "a mapping (name: value)",
-    "model_type": "a mapping (name: value)",
-    "model_attributes_type": "a mapping (name: value)",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
     "tuple_type": "a list",
     "list_type": "a list",
 }
 
+_SHORT = 45
+"""Characters of an example that a message has room for beside another one."""
+
 
 def explained(
-    error: ErrorDetails, label: str, fields: Mapping[str, str], elsewhere: Mapping[str, str]
+    error: ErrorDetails,
+    label: str,
+    fields: Mapping[str, str],
+    elsewhere: Mapping[str, str],
+    examples: Mapping[str, Sequence[Mapping[str, object]]],
 ) -> PydanticCustomError:
     """An error of pydantic's in our words.
 
     `label` names the part of the topology ("filter"), `fields` its fields with their descriptions,
-    `elsewhere` what to say of fields that belong to other parts.
+    `elsewhere` what to say of fields that belong to other parts, `examples` what mappings look like.
     """
     kind = error["type"]
     value = error["input"]
@@ -158,7 +165,13 @@ def explained(
         elif name == "input" and isinstance(value, list | tuple) and value:
             several = ", ".join(map(str, value))
             quote = f"; to read several as one, put an operator before: union: [{several}]"
-        return wrong_value(f"must be {_EXPECTED[kind]}, not {shown(value)}{quote}")
+        expected = _EXPECTED[kind]
+        if expected == "a mapping":
+            expected += _like(_examples_of(error["loc"], examples))
+            if not name:
+                # a part of something else, which knows what it looks like
+                return PydanticCustomError("model_type", f"must be {expected}, not {shown(value)}")
+        return wrong_value(f"must be {expected}, not {shown(value)}{quote}")
     if kind in ("greater_than_equal", "less_than_equal", "greater_than", "less_than"):
         words = {"ge": "at least", "le": "at most", "gt": "more than", "lt": "less than"}
         bound = next(key for key in words if key in context)
@@ -170,6 +183,34 @@ def explained(
     if kind in ("too_short", "string_too_short"):
         return wrong_value("must not be empty")
     return wrong_value(f"{error['msg'][:1].lower()}{error['msg'][1:]} (it is {shown(value)})")
+
+
+def _examples_of(
+    location: Sequence[str | int], examples: Mapping[str, Sequence[Mapping[str, object]]]
+) -> Sequence[Mapping[str, object]]:
+    """Of a field, or of what a field has by names."""
+    if len(location) == 2:
+        named = examples.get(str(location[0]), ())
+        return [part for each in named for part in each.values() if isinstance(part, Mapping)]
+    return examples.get(str(location[-1]), ()) if location else ()
+
+
+def _like(examples: Sequence[Mapping[str, object]]) -> str:
+    """What a mapping looks like: the first example, and where they are short the others, too."""
+    if not examples:
+        return " (name: value)"
+    first, *others = map(_in_one_line, examples)
+    return " like " + " or ".join([first, *(each for each in others if len(each) <= _SHORT)])
+
+
+def _in_one_line(example: object) -> str:
+    """An example as a document has it; none has texts that need quotes."""
+    if isinstance(example, Mapping):
+        entries = (f"{name}: {_in_one_line(value)}" for name, value in example.items())
+        return f"{{{', '.join(entries)}}}"
+    if isinstance(example, list):
+        return f"[{', '.join(map(_in_one_line, example))}]"
+    return str(example).lower() if isinstance(example, bool) else str(example)
 
 
 def _words(expected: str) -> list[str]:

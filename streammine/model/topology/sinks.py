@@ -40,6 +40,10 @@ class Sink(Part):
     elsewhere: ClassVar[dict[str, str]] = {
         "inputs": "it has one input; write input: NAME, or several sinks",
         "key": "keys belong to operators",
+        **dict.fromkeys(
+            ("to", "file", "files", "folder", "output"),
+            "where its rows are written is its path; write path: FOLDER",
+        ),
     }
 
     input: StreamName = Field(

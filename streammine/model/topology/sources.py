@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import pyarrow as pa
 from pydantic import (
@@ -408,6 +408,9 @@ class LogSource(SourceBase):
 
 SOURCE_KINDS = ("files", "generator", "log")
 
+_FILES_ELSEWHERE = ("path", "paths", "folder", "directory")
+"""What other systems call our files."""
+
 
 def _source_tag(value: Any) -> str | None:
     if isinstance(value, Mapping):
@@ -426,6 +429,10 @@ def _one_kind_of_source(value: object) -> object:
     if "type" in value:
         live = str(value["type"])
         types = (*LIVE_KINDS, ReplaySource.kind)
+        if live in get_args(FileFormat):
+            raise wrong_value(
+                f"type is that of a live source; files are read with files: PATHS, format: {live}"
+            )
         if live not in types:
             raise wrong_value(
                 f"there is no type '{live}' of live source{hint(live, types)} "
@@ -438,7 +445,7 @@ def _one_kind_of_source(value: object) -> object:
     if found:
         raise wrong_value(f"a source has only one of {listed(found)}; make it several sources")
     for name in value:
-        right = nearest(str(name), SOURCE_KINDS)
+        right = "files" if name in _FILES_ELSEWHERE else nearest(str(name), SOURCE_KINDS)
         if right is not None:
             raise wrong_value(
                 f"unknown field '{name}'; did you mean '{right}'? A source has {_choice()}"
