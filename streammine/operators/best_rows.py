@@ -36,15 +36,13 @@ class BestRows:
         self.batches: list[pa.RecordBatch] = []
         self.cuts = 0
         """How often `batches` was replaced by fewer rows."""
+        self.nbytes = 0
+        """Of `batches`; kept, as a long window has many of them."""
         self._order = order
         self._count = count
         self._rows = 0
         self._most_rows = _ROWS_NOT_CUT
         self._screen: _Screen | None = None
-
-    @property
-    def nbytes(self) -> int:
-        return sum(int(batch.nbytes) for batch in self.batches)
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.hold(self._order.with_normal_keys(batch))
@@ -60,6 +58,7 @@ class BestRows:
         if not batch.num_rows:
             return
         self.batches.append(batch)
+        self.nbytes += int(batch.nbytes)
         self._rows += batch.num_rows
         if self._count is not None and self._rows > self._most_rows:
             self._cut()
@@ -68,6 +67,7 @@ class BestRows:
         """The first rows, in order; it is empty afterwards."""
         found = self._first(self._whole())
         self.batches = []
+        self.nbytes = 0
         self._rows = 0
         self._screen = None
         return found
@@ -87,6 +87,7 @@ class BestRows:
         rows, arranged = self._first(self._whole())
         self.cuts += 1
         self.batches = [rows]
+        self.nbytes = int(rows.nbytes)
         self._rows = rows.num_rows
         cuts_deep = 2 * self._rows < before
         self._most_rows = max(_ROWS_NOT_CUT, (2 if cuts_deep else 4) * self._rows)

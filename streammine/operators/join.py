@@ -28,6 +28,18 @@ from streammine.operators.windows import AlignedWindows
 Sides = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
 
 
+class _Pane:
+    """The rows of both sides; how many bytes they are is kept, as a long window has many batches."""
+
+    def __init__(self) -> None:
+        self.sides: Sides = ([], [])
+        self.nbytes = 0
+
+    def add(self, port: int, batches: Sequence[pa.RecordBatch]) -> None:
+        self.sides[port].extend(batches)
+        self.nbytes += sum(int(batch.nbytes) for batch in batches)
+
+
 class EquiJoin:
     """Pairs of a left and a right row with equal keys in one window, and rows without a partner.
 
@@ -77,7 +89,7 @@ class EquiJoin:
         self._columns = JoinedColumns(name, self._schemas, keys, kind, suffix, span=span)
         self.output = self._columns.schema
         self.output_order: tuple[str, ...] = tuple(self.output.names)
-        self._panes: dict[int, Sides] = {}
+        self._panes: dict[int, _Pane] = {}
         self._closed: int | None = None
         self._frozen_counts: dict[int, tuple[int, int]] | None = None
 
@@ -106,14 +118,17 @@ class EquiJoin:
             return self._joined(epoch.epoch, (left, right))
         self._closed = epoch.epoch
         if left or right:
-            kept = self._panes.setdefault(window.pane_end(epoch.epoch), ([], []))
-            kept[0].extend(left)
-            kept[1].extend(right)
+            last = window.pane_end(epoch.epoch)
+            pane = self._panes.get(last)
+            if pane is None:
+                pane = self._panes[last] = _Pane()
+            pane.add(0, left)
+            pane.add(1, right)
         if not window.ends_with(epoch.epoch):
             return iter(())
-        inside = [sides for _, sides in sorted(self._panes.items())]
+        inside = [pane.sides for _, pane in sorted(self._panes.items())]
         needed = window.first_needed(epoch.epoch)
-        self._panes = {last: sides for last, sides in self._panes.items() if last >= needed}
+        self._panes = {last: pane for last, pane in self._panes.items() if last >= needed}
         lefts, rights = ([batch for sides in inside for batch in sides[port]] for port in (0, 1))
         return self._joined(epoch.epoch, (lefts, rights))
 
@@ -137,21 +152,19 @@ class EquiJoin:
 
     @property
     def state_nbytes(self) -> int:
-        return sum(
-            int(batch.nbytes) for sides in self._panes.values() for side in sides for batch in side
-        )
+        return sum(pane.nbytes for pane in self._panes.values())
 
     def freeze(self, full: bool) -> Handover:
         """See contracts.KeepsState: the rows of panes, which only become more."""
         full = full or self._frozen_counts is None
         before = {} if full else self._frozen_counts or {}
         added = []
-        for last, sides in sorted(self._panes.items()):
-            for port, side in enumerate(sides):
+        for last, pane in sorted(self._panes.items()):
+            for port, side in enumerate(pane.sides):
                 known = before.get(last, (0, 0))[port]
                 added.append((last, port, side[known:]))
         self._frozen_counts = {
-            last: (len(left), len(right)) for last, (left, right) in self._panes.items()
+            last: (len(pane.sides[0]), len(pane.sides[1])) for last, pane in self._panes.items()
         }
         return Handover(full, _pieces(sorted(self._panes), self._closed, added))
 
@@ -160,11 +173,11 @@ class EquiJoin:
         check_version(self.name, version, self.state_version)
         first, _ = decode_piece(next(pieces))
         kept = {} if full else self._panes
-        self._panes = {last: kept.get(last, ([], [])) for last in first["panes"]}
+        self._panes = {last: kept.get(last) or _Pane() for last in first["panes"]}
         self._closed = first["closed"]
         for piece in pieces:
             header, batches = decode_piece(piece)
-            self._panes[header["pane"]][header["port"]].extend(batches)
+            self._panes[header["pane"]].add(header["port"], batches)
 
     def _joined(self, epoch: int, sides: Sides) -> Iterator[pa.RecordBatch]:
         batches = self._pairs(epoch, sides)
