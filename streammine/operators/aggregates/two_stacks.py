@@ -45,11 +45,12 @@ class TwoStacks:
         self._recent = new()
         self._older: pa.Array | None = None
         self._behind: deque[pa.Array] = deque()
+        self._behind_bytes = 0
 
     @property
     def nbytes(self) -> int:
         older = 0 if self._older is None else int(self._older.nbytes)
-        return self._recent.nbytes + older + sum(int(column.nbytes) for column in self._behind)
+        return self._recent.nbytes + older + self._behind_bytes
 
     def add(self, part: Part, ids: IntArray, size: int) -> None:
         """A new pane; group i of `part` is ids[i] (int64), of `size` groups in all."""
@@ -67,6 +68,7 @@ class TwoStacks:
             self._turn(panes(), size)
         assert self._older is not None
         behind = self._behind.popleft()
+        self._behind_bytes -= int(behind.nbytes)
         self._older = _replaced(self._older, ids, behind) if self._behind else None
 
     def whole(self, size: int) -> Part:
@@ -85,7 +87,9 @@ class TwoStacks:
         folded = self._new()
         folded.resize(size)
         for ids, column in reversed(panes):
-            self._behind.appendleft(folded.encode().take(pa.array(ids)))
+            behind = folded.encode().take(pa.array(ids))
+            self._behind.appendleft(behind)
+            self._behind_bytes += int(behind.nbytes)
             folded.add_partial(ids, column, size)
         self._older = folded.encode()
         self._recent = self._new()
