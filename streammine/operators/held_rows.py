@@ -32,11 +32,7 @@ class HeldRows:
             return collected if collected.batches else None
         self._closed = epoch
         if collected.batches:
-            last = window.pane_end(epoch)
-            if last in self._panes:
-                self._panes[last].merge(collected)
-            else:
-                self._panes[last] = collected
+            self._take_in(window.pane_end(epoch), epoch, collected)
         if not window.ends_with(epoch) or not self._panes:
             return None
         inside = list(self._panes.values())
@@ -48,6 +44,18 @@ class HeldRows:
         for rows in inside:
             whole.merge(rows)
         return whole
+
+    def _take_in(self, last: int, epoch: int, collected: BestRows) -> None:
+        """Rows of the pane that ends with `last`. What no row comes to any more holds its first ones only."""
+        if last in self._panes:
+            self._panes[last].merge(collected)
+        else:
+            before = next(reversed(self._panes.values()), None)
+            if before is not None:
+                before.trim()
+            self._panes[last] = collected
+        if last == epoch and not self._window.tumbles:
+            self._panes[last].trim()
 
     @property
     def due_epoch(self) -> int | None:

@@ -132,7 +132,7 @@ class JoinedColumns:
             if column in left.names:
                 raise TopologyError(
                     f"operator {self._operator!r}: column {column!r} says when the window starts or ends, "
-                    "which every join with a window adds; rename that of the left input with a map before"
+                    "which a join with a window of time adds; rename that of the left input with a map before"
                 )
 
     def _check_keys(self, schemas: tuple[pa.Schema, pa.Schema]) -> None:

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from streammine.model.contracts import IntArray
 from streammine.operators.frozen import Header, row_pieces
 from streammine.operators.kernels.group_index import GroupIndex
+from streammine.operators.row_chunks import RowChunks
 
-_MOST_PARTS = 32
 _FEW_ROWS = 16_384
 _NONE = -1
 
@@ -38,7 +38,7 @@ class KeyedRows:
 
     def _clear(self) -> None:
         self._index = GroupIndex(self._kinds) if self._kinds else None
-        self._parts: list[pa.RecordBatch] = []
+        self._rows = RowChunks(self.schema)
         self._part_rows = 0
         self._places: IntArray = np.full(1, _NONE, np.int64)
         self._live = 0
@@ -48,7 +48,7 @@ class KeyedRows:
 
     @property
     def nbytes(self) -> int:
-        held = sum(int(part.nbytes) for part in self._parts) + self._places.nbytes
+        held = self._rows.nbytes + self._places.nbytes
         return held + (0 if self._index is None else self._index.nbytes)
 
     def numbers(self, batch: pa.RecordBatch) -> IntArray:
@@ -73,7 +73,7 @@ class KeyedRows:
 
     def rows(self, numbers: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of these keys, each of which has one."""
-        table = self._table()
+        table = self._rows.table
         if columns is not None:
             table = table.select(list(columns))
         return _one_batch(table.take(pa.array(self._places[numbers])))
@@ -84,11 +84,8 @@ class KeyedRows:
             return
         self._live += int((self._places[numbers] == _NONE).sum())
         self._places[numbers] = np.arange(rows.num_rows) + self._part_rows
-        self._parts.append(rows)
+        self._rows.add(rows)
         self._part_rows += rows.num_rows
-        if len(self._parts) > _MOST_PARTS:
-            first, *others = self._parts
-            self._parts = [first, pa.concat_batches(others)]
         self._note(PUT, rows)
 
     def drop(self, numbers: IntArray) -> None:
@@ -128,7 +125,7 @@ class KeyedRows:
         self._log, self._log_rows = [], 0
         if not full:
             return False, _pieces(changed)
-        table, places = self._table(), self._places[self._places != _NONE]
+        table, places = self._rows.table, self._places[self._places != _NONE]
         # made when they are asked for, on another thread
         return True, _pieces((PUT, _one_batch(table.take(pa.array(places)))) for _ in range(1))
 
@@ -164,9 +161,6 @@ class KeyedRows:
         self.put(self.numbers(rows), rows)
         self._log, self._log_rows = log, log_rows
         self._rows_after_expiry = self._live
-
-    def _table(self) -> pa.Table:
-        return pa.Table.from_batches(self._parts, self.schema)
 
 
 def _pieces(

@@ -17,6 +17,8 @@ class RowChunks:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._chunks: list[pa.RecordBatch] = []
+        self._sizes: list[int] = []
+        """Bytes of each chunk; asking for them is dear."""
         self._table: pa.Table | None = None
 
     @property
@@ -28,28 +30,32 @@ class RowChunks:
 
     @property
     def nbytes(self) -> int:
-        return sum(int(chunk.nbytes) for chunk in self._chunks)
+        return sum(self._sizes)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows at the end."""
         if not batch.num_rows:
             return
-        chunks = self._chunks
+        chunks, sizes = self._chunks, self._sizes
         chunks.append(batch)
+        sizes.append(int(batch.nbytes))
         while len(chunks) > 1 and chunks[-2].num_rows <= chunks[-1].num_rows * 2:
             if chunks[-2].num_rows + chunks[-1].num_rows > _CHUNK_ROWS:
                 break
             chunks[-2:] = [pa.concat_batches(chunks[-2:])]
+            sizes[-2:] = [sum(sizes[-2:])]
         self._table = None
 
     def drop_first(self, rows: int) -> None:
         """Drop so many rows from the beginning."""
-        chunks = []
-        for chunk in self._chunks:
-            kept = chunk.slice(min(rows, chunk.num_rows))
-            rows -= chunk.num_rows - kept.num_rows
-            chunks += [kept] if kept.num_rows else []
-        self._chunks = chunks
+        whole = 0
+        while whole < len(self._chunks) and self._chunks[whole].num_rows <= rows:
+            rows -= self._chunks[whole].num_rows
+            whole += 1
+        del self._chunks[:whole], self._sizes[:whole]
+        if rows and self._chunks:
+            self._chunks[0] = self._chunks[0].slice(rows)
+            self._sizes[0] = int(self._chunks[0].nbytes)
         self._table = None
 
     def since(self, row: int) -> list[pa.RecordBatch]:

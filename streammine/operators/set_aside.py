@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from streammine.model.contracts import DeadRows, IntArray
@@ -22,7 +24,11 @@ class SetAside:
         """The rows, or those with these numbers, can't be used for this reason."""
         if numbers is not None:
             rows = rows.take(pa.array(numbers))
-        for row in readable_rows(rows):
+        self.add_each([reason] * rows.num_rows, rows)
+
+    def add_each(self, reasons: Sequence[str], rows: pa.RecordBatch) -> None:
+        """The rows can't be used, each for its reason."""
+        for reason, row in zip(reasons, readable_rows(rows), strict=True):
             self._letters.add(reason, row_text(row))
 
     def take(self) -> DeadRows | None:

@@ -56,6 +56,11 @@ class AlignedWindows:
         """The longest stretches of epochs that every window holds as a whole or not at all."""
         return gcd(self.epochs, self.slide)
 
+    @property
+    def tumbles(self) -> bool:
+        """Whether no two of them overlap."""
+        return self.slide == self.epochs
+
     def span(self, definition: EpochDefinition, last_epoch: int) -> tuple[int, int]:
         """As that of a tumbling window."""
         return TumblingWindow(self.epochs).span(definition, last_epoch)

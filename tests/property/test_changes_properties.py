@@ -45,7 +45,6 @@ def _cuts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(best_rows, "_ROWS_NOT_CUT", 4)
         monkeypatch.setattr(best_rows, "_ROWS_NOT_SCREENED", 2)
         monkeypatch.setattr(keyed_rows, "_FEW_ROWS", 2)
-        monkeypatch.setattr(keyed_rows, "_MOST_PARTS", 2)
 
 
 def changed(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from polars.exceptions import PanicException
 
 from streammine import Topology
 from streammine.model.document import parse_topology
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.enrich import EnrichOperator
+from streammine.operators.expressions import Expression, salvage
 from streammine.operators.expressions import expression as expressions
 from streammine.operators.filter import FilterOperator
 from streammine.operators.map import MapOperator
@@ -124,11 +127,61 @@ def test_what_is_no_fault_of_a_row_is_no_dead_letter(monkeypatch: pytest.MonkeyP
     operator = MapOperator("m", {"number": "n + 1", "n": "n * 2"}, SCHEMA, dead_letter=True)
 
     def panic(*_: object) -> None:
-        raise expressions.PanicException("out of memory")
+        raise PanicException("out of memory")
 
     monkeypatch.setattr(expressions, "rows_of", panic)
     with pytest.raises(UserCodeError, match="out of memory"):
         operator.apply(rows())
+
+
+def test_a_time_beyond_all_calendars_is_the_fault_of_its_row() -> None:
+    times = pa.record_batch({"n": [1, 2, 3], "us": [0, 2**63 - 1, 1_700_000_000_000_000]})
+    columns = {"n": "n", "day": "strftime(cast(us as timestamp), '%Y-%m-%d')"}
+    derived = MapOperator("m", columns, times.schema, dead_letter=True).apply(times)
+    assert derived.batch["day"].to_pylist() == ["1970-01-01", "2023-11-14"]
+    ((reason, texts),) = letters(derived).items()
+    assert "out-of-range datetime" in reason
+    assert texts == ["n=2, us=9223372036854775807"]
+    with pytest.raises(UserCodeError, match="where us is 9223372036854775807"):
+        MapOperator("m", columns, times.schema).apply(times)
+
+
+def test_of_two_parts_that_fail_the_first_one_is_told() -> None:
+    """Polars computes both sides at once, and tells of the one that fails sooner."""
+    both = pa.record_batch({"t": ["1e400"], "d": ["29/02/2024"]})
+    for text in ("cast(t as int) % cast(d as int)", "greatest(cast(t as int), cast(d as int))"):
+        operator = MapOperator("m", {"rest": text}, both.schema, dead_letter=True)
+        for _ in range(100):
+            (reason,) = letters(operator.apply(both))
+            assert reason == f'expression {text!r} failed: int32 can\'t hold "1e400" of type text'
+
+
+def test_dead_letters_are_told_in_the_order_of_their_rows() -> None:
+    mixed = pa.record_batch({"t": ["a", "b", "1", "a", "line\nbreak"]})
+    derived = EnrichOperator("e", {"i": "cast(t as int)"}, mixed.schema, dead_letter=True).apply(
+        mixed
+    )
+    assert derived.dead is not None
+    assert derived.dead.rows == ("t='a'", "t='b'", "t='a'", "t='line\\nbreak'")
+    assert derived.dead.reasons[-1].endswith('int32 can\'t hold "line\\nbreak" of type text')
+
+
+@pytest.mark.parametrize("bad", [0, 511, 1000, 1023])
+def test_one_bad_row_is_found_by_halving(monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
+    texts = ["1"] * 1024
+    texts[bad] = "x"
+    many = pa.record_batch({"t": texts})
+    operator = MapOperator("m", {"i": "cast(t as int)"}, many.schema, dead_letter=True)
+    attempts: list[int] = []
+    together = expressions.values_together
+
+    def counted(given: Sequence[Expression], part: pa.RecordBatch) -> list[pa.Array]:
+        attempts.append(part.num_rows)
+        return together(given, part)
+
+    monkeypatch.setattr(salvage, "values_together", counted)
+    assert operator.apply(many).batch.num_rows == 1023
+    assert len(attempts) == 1 + 2 * 10
 
 
 RIGHT = """\

@@ -11,6 +11,7 @@ from streammine.model.epochs import EpochDefinition
 from streammine.model.topology import OrderTerm
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.operators.best_rows import BestRows
+from streammine.operators.frozen import Handover, decode_piece
 from streammine.operators.join import EquiJoin
 from streammine.operators.row_order import RowOrder
 from streammine.operators.sliding_aggregate import SlidingAggregate
@@ -71,6 +72,41 @@ def test_a_restored_join_holds_as_much() -> None:
         other.restore(one.state_version, frozen.full, frozen.pieces())
         assert other.state_nbytes == one.state_nbytes
     assert one.state_nbytes > 0
+
+
+def test_a_snapshot_of_a_join_holds_what_came_since_the_last_one() -> None:
+    operator = EquiJoin("j", SCHEMA, SCHEMA, (["k"], ["k"]), window=AlignedWindows(6, 2))
+    close(operator, 4)
+    assert rows_in(operator.freeze(full=False)) == 2 * some_rows(4).num_rows
+    close(operator, 3 + 5)
+    assert rows_in(operator.freeze(full=False)) == 2 * some_rows(8).num_rows
+    assert rows_in(operator.freeze(full=False)) == 0
+    assert rows_in(operator.freeze(full=True)) > 0
+
+
+def rows_in(frozen: Handover) -> int:
+    return sum(batch.num_rows for piece in frozen.pieces() for batch in decode_piece(piece)[1])
+
+
+def test_complete_panes_hold_the_first_rows_only() -> None:
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    for window in (AlignedWindows(6, 2), AlignedWindows(6, 1)):
+        operator = RankedRows(
+            "r", schema, ["k"], [OrderTerm.parse("v desc")], count=3, window=window
+        )
+        for epoch in range(20):
+            accumulator = operator.accumulator(0)
+            numbers = np.arange(1000)
+            accumulator.add(pa.record_batch([numbers % 2, numbers], schema=schema))
+            closing = EpochClose(epoch, SECOND.watermark(epoch), SECOND)
+            left = [
+                row for batch in operator.close(closing, [accumulator]) for row in batch.to_pylist()
+            ]
+            if window.ends_with(epoch) and epoch > 6:
+                assert [row["v"] for row in left] == [998] * 3 + [999] * 3
+            if window.pane_end(epoch) == epoch:
+                panes = (window.epochs - window.slide) // window.pane_epochs
+                assert operator.state_nbytes <= 16 * 6 * max(panes, 1) + 16 * 6, epoch
 
 
 def test_rows_that_are_cut_away_are_held_no_more() -> None:

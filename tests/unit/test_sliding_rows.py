@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from streammine import Topology
+from streammine.cli.explain_command import explain
 from streammine.model.document import parse_topology
 from streammine.model.errors import TopologyError
 from streammine.testing import assert_deterministic
@@ -129,6 +134,21 @@ def test_windows_in_epochs_survive_a_round_trip() -> None:
     topology = parse_topology(RIGHT, "t.yaml")
     assert str(topology.operators["best"].window) == "{length: 6 epochs, slide: 2 epochs}"
     assert Topology.model_validate(topology.model_dump(by_alias=True)) == topology
+
+
+def test_explain_tells_windows_and_what_a_gap_takes_along(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(f"{RIGHT}recovery: {{max_time: 5s, semantics: gap}}\nsnapshot: {{every: 1s}}\n")
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "rows.parquet")
+    done = CliRunner().invoke(explain, [str(path)], catch_exceptions=False)
+    parts = {part.split()[1]: part for part in re.split(r"\n(?=\w)", done.output)}
+    assert "window: sliding, 6 epochs every 2 epochs" in parts["best"]
+    assert "window: tumbling, 4 epochs" in parts["ranks"]
+    assert "window: sliding, 3 epochs every 1 epoch" in parts["pairs"]
+    assert "with all the windows of 6 epochs" in parts["best"]
+    assert "with the windows of 4 epochs" in parts["ranks"]
+    assert "with all the windows of 3 epochs" in parts["pairs"]
+    assert "window_start" not in parts["pairs"], "epochs of rows have no times"
 
 
 @pytest.mark.parametrize(

@@ -228,8 +228,8 @@ class JoinOperator(OperatorBase, KeyedFields, RowWindowed):
 
     join: Joining = Field(
         description="The two inputs, the columns that must be equal, and how far apart the rows may lie. The "
-        "output has the column epoch and, where a window is written, window_start and window_end; then the "
-        "columns of both inputs; of semi and anti joins, of the left one.",
+        "output has the column epoch and, where a window of event time is written, window_start and "
+        "window_end; then the columns of both inputs; of semi and anti joins, of the left one.",
         examples=[
             {"left": "orders", "right": "payments", "on": ["id"]},
             {

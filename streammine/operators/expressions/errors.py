@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import polars as pl
 import polars.exceptions
 import pyarrow as pa
 
@@ -14,6 +15,9 @@ _ALWAYS_WRONG = re.compile(
     r"not supported|invalid utf8|regex error|cannot format|cannot cast|unsupported"
 )
 """Messages that don't depend on the values."""
+
+_TOO_FAR = "out-of-range datetime"
+"""In the message of the panic over a time that no calendar reaches."""
 
 OF_VALUES = "conversion from"
 """In messages that do."""
@@ -29,7 +33,9 @@ _ADVICE = {
 }
 """By words of a message, what would be right."""
 
-_CONVERSION = re.compile(r"conversion from `(.+?)` to `(.+?)` failed.*?: \[(.*)\]$")
+_CONVERSION = re.compile(
+    r"conversion from `(.+?)` to `(.+?)` failed.*?: \[(.*?)\](?=\n\n|$)", re.DOTALL
+)
 _TYPES = {
     "str": "text",
     "f32": "float32",
@@ -51,21 +57,27 @@ def reason_of(error: Exception) -> str:
     return f"{failure_text(error)}{advice}"
 
 
+def no_fault_of_rows(error: Exception) -> bool:
+    """Whether what went wrong lies in the machine, not in a value."""
+    return isinstance(error, polars.exceptions.PanicException) and _TOO_FAR not in str(error)
+
+
 def always_wrong(error: Exception) -> bool:
     return _ALWAYS_WRONG.search(str(error)) is not None
 
 
 def failure_text(error: Exception) -> str:
     """What is wrong with a constant, or with a row of which two were computed."""
-    line = _first_line(str(error))
-    conversion = _CONVERSION.search(line)
+    message = str(error)
+    conversion = _CONVERSION.search(message.strip())
     if conversion is None:
-        return line.replace("Utf8View", _type_name("Utf8View"))
+        return _first_line(message).replace("Utf8View", _type_name("Utf8View"))
     source, target, values = conversion.groups()
     one = values[: (len(values) - len(_BETWEEN)) // 2]
     if values != f"{one}{_BETWEEN}{one}":
         one = values
-    return f"{_type_name(target)} can't hold {_shortened(one)} of type {_type_name(source)}"
+    shown = _shortened(one.replace("\n", "\\n"))
+    return f"{_type_name(target)} can't hold {shown} of type {_type_name(source)}"
 
 
 def first_failing_row(rows: int, failure: Callable[[int, int], Exception | None]) -> int:
@@ -81,6 +93,16 @@ def first_failing_row(rows: int, failure: Callable[[int, int], Exception | None]
         else:
             start = middle
     return start
+
+
+def failure_inside(frame: pl.DataFrame, expression: pl.Expr) -> Exception | None:
+    """What an expression fails with; where parts of it fail, too, the first one of these."""
+    try:
+        frame.select(expression)
+    except POLARS_ERRORS as error:
+        inside = (failure_inside(frame, part) for part in reversed(expression.meta.pop()))
+        return next((each for each in inside if each is not None), error)
+    return None
 
 
 def row_text(batch: pa.RecordBatch, row: int) -> str:

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 import polars as pl
 import pyarrow as pa
-from polars.exceptions import PanicException
 
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.expressions.divisors import (
@@ -24,8 +23,10 @@ from streammine.operators.expressions.errors import (
     OF_VALUES,
     POLARS_ERRORS,
     always_wrong,
+    failure_inside,
     failure_text,
     first_failing_row,
+    no_fault_of_rows,
     reason_of,
     row_text,
 )
@@ -148,8 +149,7 @@ class Expression:
         """The error that tells the first row that can't be computed."""
         names = self._schema.names
         general = UserCodeError(f"{self._place} failed: {reason_of(error)}")
-        if not names or isinstance(error, PanicException):
-            # each panic is told on stderr too
+        if not names or no_fault_of_rows(error):
             return general
 
         def failure(start: int, end: int) -> Exception | None:
@@ -169,6 +169,20 @@ class Expression:
         return UserCodeError(
             f"{self._place} failed: {failure_text(by_itself)}, where {where}{advice}"
         )
+
+    def first_failure(self, batch: pa.RecordBatch) -> Exception | None:
+        """What the first part of the expression fails with that fails on the batch; one of POLARS_ERRORS.
+
+        Of several parts that fail Polars tells of the one that its threads come to first.
+        """
+        if self._column is not None:
+            return None
+        frame = self._completed(rows_of(batch, self._schema.names))
+        for call in self._calls:
+            if (failure := failure_inside(frame, call)) is not None:
+                return failure
+            frame = frame.with_columns(call)
+        return failure_inside(frame, self._polars)
 
     def _completed(self, frame: pl.DataFrame) -> pl.DataFrame:
         return frame if self._alternation is None else with_alternation(frame, self._alternation)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from polars.exceptions import PanicException
 
 from streammine.model.contracts import IntArray
-from streammine.operators.expressions.errors import POLARS_ERRORS, failure_text
+from streammine.operators.expressions.errors import POLARS_ERRORS, failure_text, no_fault_of_rows
 from streammine.operators.expressions.expression import Expression, evaluated, values_together
 from streammine.operators.set_aside import SetAside
 
@@ -18,7 +17,8 @@ def evaluated_or_aside(
     expressions: Sequence[Expression], batch: pa.RecordBatch, dead: SetAside
 ) -> tuple[list[pa.Array], IntArray | None]:
     """The values of the rows that all of the expressions have one for, and the numbers of these rows, None
-    for all of them; the others are set aside, each with what the first expression that fails on it says.
+    for all of them; the others are set aside, in their order, each with what the first expression that fails
+    on it says.
 
     A batch that fails is halved until the failing rows are alone. Raises UserCodeError for what is no fault
     of a row.
@@ -28,8 +28,7 @@ def evaluated_or_aside(
     if not salvage.failed:
         return salvage.columns(), None
     failed = np.array(salvage.failed)
-    for reason in dict.fromkeys(salvage.reasons):
-        dead.add(reason, batch, failed[np.array(salvage.reasons) == reason])
+    dead.add_each(salvage.reasons, batch.take(pa.array(failed)))
     return salvage.columns(), np.delete(np.arange(batch.num_rows), failed)
 
 
@@ -47,11 +46,11 @@ class _Salvage:
         part = self._batch.slice(start, rows)
         try:
             self._parts.append(values_together(self._expressions, part))
-        except PanicException:
-            # says so on stderr each time
-            self._parts.append(evaluated(self._expressions, part))
-        except POLARS_ERRORS:
-            if rows > 1:
+        except POLARS_ERRORS as error:
+            if no_fault_of_rows(error):
+                # says so on stderr each time
+                self._parts.append(evaluated(self._expressions, part))
+            elif rows > 1:
                 self.attempt(start, rows // 2)
                 self.attempt(start + rows // 2, rows - rows // 2)
             else:
@@ -64,7 +63,8 @@ class _Salvage:
                 values.append(expression.values(row))
             except POLARS_ERRORS as error:
                 self.failed.append(number)
-                self.reasons.append(f"{expression.label} failed: {failure_text(error)}")
+                reason = failure_text(expression.first_failure(row) or error)
+                self.reasons.append(f"{expression.label} failed: {reason}")
                 return
         self._parts.append(values)
 
