@@ -141,7 +141,7 @@ def _source_lines(
     name: str, topology: Topology, compiled: CompiledJob, source: ResolvedSource
 ) -> Iterator[str]:
     settings = topology.sources[name]
-    rows = "" if source.rows is None else f", {source.rows:,} rows"
+    rows = "" if source.rows is None else f", {source.rows:,} row{'s' * (source.rows != 1)}"
     if source.kind == "files":
         files = "1 file" if len(source.files) == 1 else f"{len(source.files):,} files"
         how = "read directly"

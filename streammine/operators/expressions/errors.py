@@ -95,14 +95,16 @@ def first_failing_row(rows: int, failure: Callable[[int, int], Exception | None]
     return start
 
 
-def failure_inside(frame: pl.DataFrame, expression: pl.Expr) -> Exception | None:
-    """What an expression fails with; where parts of it fail, too, the first one of these."""
-    try:
-        frame.select(expression)
-    except POLARS_ERRORS as error:
-        inside = (failure_inside(frame, part) for part in reversed(expression.meta.pop()))
-        return next((each for each in inside if each is not None), error)
-    return None
+def failure_inside(frame: pl.DataFrame, expression: pl.Expr, error: Exception) -> Exception:
+    """What the first part of an expression fails with that fails by itself; `error` where none does."""
+    for part in reversed(expression.meta.pop()):
+        if part.meta.is_column():
+            continue
+        try:
+            frame.select(part)
+        except POLARS_ERRORS as found:
+            return failure_inside(frame, part, found)
+    return error
 
 
 def row_text(batch: pa.RecordBatch, row: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import polars as pl
@@ -47,7 +47,7 @@ from streammine.operators.expressions.functions import (
 )
 from streammine.operators.expressions.logic import logical_operands
 from streammine.operators.expressions.mixtures import unwanted_mixture
-from streammine.operators.expressions.sql import sql_of, with_wide_casts
+from streammine.operators.expressions.sql import sql_of, with_tried_casts, with_wide_casts
 from streammine.operators.expressions.words import (
     Reading,
     Token,
@@ -86,17 +86,22 @@ class Expression:
     `needs` names the columns it reads, `label` shows it in messages.
     """
 
-    def __init__(self, operator: str, text: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, operator: str, text: str, schema: pa.Schema, *, tries_casts: bool = False
+    ) -> None:
         """Parse and check `text`, an expression of `operator` over the columns of `schema`.
 
-        Raises TopologyError that names the operator, the expression, what is wrong and what would
-        be right.
+        `tries_casts`: every cast is a try_cast. Raises TopologyError that names the operator, the expression,
+        what is wrong and what would be right.
         """
         self.operator = operator
         self.text = text
         self.label = f"expression {text if len(text) <= 200 else text[:200] + '…'!r}"
         self._place = f"operator {operator!r}: {self.label}"
-        tokens = with_wide_casts(Reading(text, schema, self._fail).tokens())
+        tokens = Reading(text, schema, self._fail).tokens()
+        if tries_casts:
+            tokens = with_tried_casts(tokens)
+        tokens = with_wide_casts(tokens)
         columns = list(dict.fromkeys(token.text for token in tokens if token.kind == "column"))
         self.needs = frozenset(columns)
         self._column = columns[0] if len(tokens) == 1 and columns else None
@@ -170,19 +175,26 @@ class Expression:
             f"{self._place} failed: {failure_text(by_itself)}, where {where}{advice}"
         )
 
-    def first_failure(self, batch: pa.RecordBatch) -> Exception | None:
-        """What the first part of the expression fails with that fails on the batch; one of POLARS_ERRORS.
+    @cached_property
+    def trying(self) -> Expression | None:
+        """The same with null where a cast fails; None where nothing is cast."""
+        if not self._casts:
+            return None
+        return Expression(self.operator, self.text, self._schema, tries_casts=True)
+
+    def first_failure(self, batch: pa.RecordBatch, error: Exception) -> Exception:
+        """What the first part of the expression fails with that fails on the batch, of which an evaluation
+        told `error`; one of POLARS_ERRORS.
 
         Of several parts that fail Polars tells of the one that its threads come to first.
         """
-        if self._column is not None:
-            return None
         frame = self._completed(rows_of(batch, self._schema.names))
         for call in self._calls:
-            if (failure := failure_inside(frame, call)) is not None:
-                return failure
-            frame = frame.with_columns(call)
-        return failure_inside(frame, self._polars)
+            try:
+                frame = frame.with_columns(call)
+            except POLARS_ERRORS as found:
+                return failure_inside(frame, call, found)
+        return failure_inside(frame, self._polars, error)
 
     def _completed(self, frame: pl.DataFrame) -> pl.DataFrame:
         return frame if self._alternation is None else with_alternation(frame, self._alternation)

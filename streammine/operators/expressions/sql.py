@@ -19,6 +19,16 @@ _CASTS = ("cast", "try_cast")
 _WIDE = Token("keyword", "bigint")
 
 
+def with_tried_casts(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with a try_cast for every cast that is written as a function."""
+    return [
+        Token("function", "try_cast")
+        if token.kind == "function" and token.text.lower() == "cast"
+        else token
+        for token in tokens
+    ]
+
+
 def with_wide_casts(tokens: Sequence[Token]) -> list[Token]:
     """The tokens with every cast to a narrow integer in a cast to int64, unless it is the whole expression.
 
