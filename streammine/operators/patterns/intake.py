@@ -21,6 +21,7 @@ from streammine.model.ids import HIDDEN_PREFIX
 from streammine.model.readable_rows import readable_rows
 from streammine.operators.collected_rows import in_one
 from streammine.operators.event_time import EventTime
+from streammine.operators.expressions import evaluated
 from streammine.operators.patterns.references import EventExpression
 from streammine.operators.set_aside import row_text
 
@@ -46,7 +47,14 @@ class Intake:
         """`columns` are kept; `events` are numbered as they stand, and `own` are their conditions."""
         self._time = time
         self._names = [name for name in schema.names if name in columns]
-        self._conditions = [own.get(event) for event in events]
+        conditions = [own.get(event) for event in events]
+        self._conditions = [None if each is None else each.expression for each in conditions]
+        self._references = {
+            name: reference.column
+            for each in conditions
+            if each is not None
+            for name, reference in each.references.items()
+        }
         self._all_rows = all_rows
         self.schema = pa.schema(
             [
@@ -76,12 +84,20 @@ class Intake:
 
     def _candidates(self, batch: pa.RecordBatch, times: IntArray) -> pa.RecordBatch:
         fits = np.zeros(batch.num_rows, np.uint64)
+        met = iter(self._met(batch))
         for number, condition in enumerate(self._conditions):
             bit = np.uint64(1 << number)
-            fits |= bit if condition is None else _true(_evaluated(condition, batch)) * bit
+            fits |= bit if condition is None else _true(next(met)) * bit
         columns = [*(batch.column(name) for name in self._names), pa.array(times), pa.array(fits)]
         rows = pa.record_batch(columns, schema=self.schema)
         return rows if self._all_rows or fits.all() else rows.filter(pa.array(fits != 0))
+
+    def _met(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """For each condition whether it is met, for rows that may be its event."""
+        if self._references:
+            columns = [batch.column(name) for name in self._references.values()]
+            batch = pa.record_batch(columns, names=list(self._references))
+        return evaluated([each for each in self._conditions if each is not None], batch)
 
     @staticmethod
     def _when(batch: pa.RecordBatch, times: IntArray, rows: IntArray) -> IntArray:
@@ -123,15 +139,6 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             waiting, rows = [], 0
     if rows:
         yield in_one(waiting)
-
-
-def _evaluated(condition: EventExpression, batch: pa.RecordBatch) -> pa.Array:
-    """A condition on one event for rows that may be it."""
-    if not condition.references:
-        return condition.expression.evaluate(batch)
-    names = list(condition.references)
-    columns = [batch.column(reference.column) for reference in condition.references.values()]
-    return condition.expression.evaluate(pa.record_batch(columns, names=names))
 
 
 def _true(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
