@@ -209,9 +209,11 @@ class DistinctWithin:
         known = np.flatnonzero(~may)
         may[known] = times[known] - self._starts(numbers[known]) >= self._within
         numbers, times = numbers[may], times[may]
-        first = np.full(1 + numbers.max(initial=0), np.iinfo(np.int64).max)
-        np.minimum.at(first, numbers, times)
-        behind = times - first[numbers]
+        # not by the number of the key, as there may be many more keys than rows
+        keys, places = np.unique(numbers, return_inverse=True)
+        first = np.full(len(keys), np.iinfo(np.int64).max)
+        np.minimum.at(first, places, times)
+        behind = times - first[places]
         may[may] = (behind == 0) | (behind >= self._within)
         return rows.filter(pa.array(may))
 
