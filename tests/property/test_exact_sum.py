@@ -2,13 +2,14 @@
 
 import contextlib
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streammine.operators.kernels import (
@@ -166,7 +167,9 @@ def test_the_variance_is_the_double_nearest_to_the_exact_one(
 def is_nearest_root(value: float, exact: Fraction) -> bool:
     """Whether no double is nearer to the root of `exact`."""
     low = Fraction(math.nextafter(value, -math.inf)) if value else Fraction(0)
-    high = Fraction(math.nextafter(value, math.inf))
+    following = math.nextafter(value, math.inf)
+    # behind the largest double comes the power of two that would be the next one
+    high = Fraction(2**1024) if math.isinf(following) else Fraction(following)
     below, above = (low + Fraction(value)) / 2, (Fraction(value) + high) / 2
     return below**2 <= exact <= above**2
 
@@ -182,6 +185,7 @@ def is_nearest_root(value: float, exact: Fraction) -> bool:
     ),
     st.booleans(),
 )
+@example([(1, sys.float_info.max), (1, -sys.float_info.max)], False)
 def test_the_deviation_is_the_double_nearest_to_the_root_of_the_exact_variance(
     rows: list[tuple[int, float]], sample: bool
 ) -> None:
