@@ -11,6 +11,7 @@ import pytest
 
 from streammine import Topology
 from streammine.model.topology.join_kinds import JoinKind
+from streammine.operators.windows import AlignedWindows
 from streammine.testing import assert_deterministic, assert_rows, simulate
 from tests.property.join_references import in_interval, windowed, with_table
 
@@ -53,12 +54,20 @@ def _instant(seconds: int) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
 
 
+@pytest.mark.parametrize(
+    ("window", "epochs"),
+    [
+        ("30s", AlignedWindows.tumbling(3)),
+        ({"length": "30s", "slide": "20s"}, AlignedWindows(3, 2)),
+    ],
+    ids=["tumbling", "sliding"],
+)
 @pytest.mark.parametrize("kind", list(JoinKind))
-def test_joins_in_windows(kind: JoinKind) -> None:
+def test_joins_in_windows(kind: JoinKind, window: Any, epochs: AlignedWindows) -> None:
     inputs = {"left": events(1, 60), "right": events(2, 60)}
-    made = topology({"right": "right", "on": "key", "kind": kind}, window="30s")
+    made = topology({"right": "right", "on": "key", "kind": kind}, window=window)
     result = assert_deterministic(made, inputs, seeds=SEEDS)
-    expected = windowed(kind, by_epoch(**inputs), 3)
+    expected = windowed(kind, by_epoch(**inputs), epochs)
     seconds = ((epoch + 1) * SECONDS for epoch in expected)
     spans = [tuple(map(_instant, (end - 30, end))) for end in seconds]
     rows = [
