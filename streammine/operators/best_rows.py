@@ -41,7 +41,6 @@ class BestRows:
         self._order = order
         self._count = count
         self._rows = 0
-        self._trimmed_rows = 0
         self._most_rows = _ROWS_NOT_CUT
         self._screen: _Screen | None = None
 
@@ -66,7 +65,8 @@ class BestRows:
 
     def trim(self) -> None:
         """Hold no more than the first rows; for when none, or few, are still to come."""
-        if self._count is not None and self._rows > self._trimmed_rows:
+        cut_already = self.cuts > 0 and len(self.batches) == 1
+        if self._count is not None and not cut_already:
             self._cut()
 
     def taken(self) -> tuple[pa.RecordBatch, Arranged]:
@@ -74,7 +74,7 @@ class BestRows:
         found = self._first(self._whole())
         self.batches = []
         self.nbytes = 0
-        self._rows = self._trimmed_rows = 0
+        self._rows = 0
         self._screen = None
         return found
 
@@ -94,7 +94,7 @@ class BestRows:
         self.cuts += 1
         self.batches = [rows]
         self.nbytes = int(rows.nbytes)
-        self._rows = self._trimmed_rows = rows.num_rows
+        self._rows = rows.num_rows
         cuts_deep = 2 * self._rows < before
         self._most_rows = max(_ROWS_NOT_CUT, (2 if cuts_deep else 4) * self._rows)
         # where hardly any row goes, looking at each before costs more than it saves

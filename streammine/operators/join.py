@@ -118,10 +118,7 @@ class EquiJoin:
             return self._joined(epoch.epoch, (left, right))
         self._closed = epoch.epoch
         if left or right:
-            last = window.pane_end(epoch.epoch)
-            pane = self._panes.get(last)
-            if pane is None:
-                pane = self._panes[last] = _Pane()
+            pane = self._panes.setdefault(window.pane_end(epoch.epoch), _Pane())
             pane.add(0, left)
             pane.add(1, right)
         if not window.ends_with(epoch.epoch):
@@ -173,7 +170,7 @@ class EquiJoin:
         check_version(self.name, version, self.state_version)
         first, _ = decode_piece(next(pieces))
         kept = {} if full else self._panes
-        self._panes = {last: kept.get(last) or _Pane() for last in first["panes"]}
+        self._panes = {last: kept.get(last, _Pane()) for last in first["panes"]}
         self._closed = first["closed"]
         for piece in pieces:
             header, batches = decode_piece(piece)

@@ -39,7 +39,7 @@ class KeyedRows:
     def _clear(self) -> None:
         self._index = GroupIndex(self._kinds) if self._kinds else None
         self._rows = RowChunks(self.schema)
-        self._part_rows = 0
+        self._put_rows = 0
         self._places: IntArray = np.full(1, _NONE, np.int64)
         self._live = 0
 
@@ -83,9 +83,9 @@ class KeyedRows:
         if not rows.num_rows:
             return
         self._live += int((self._places[numbers] == _NONE).sum())
-        self._places[numbers] = np.arange(rows.num_rows) + self._part_rows
+        self._places[numbers] = np.arange(rows.num_rows) + self._put_rows
         self._rows.add(rows)
-        self._part_rows += rows.num_rows
+        self._put_rows += rows.num_rows
         self._note(PUT, rows)
 
     def drop(self, numbers: IntArray) -> None:
@@ -104,7 +104,7 @@ class KeyedRows:
         It is done when the rows have become twice as many as they were afterwards the last time. Keys get
         other numbers then.
         """
-        known = max(self._part_rows, 1 if self._index is None else self._index.size)
+        known = max(self._put_rows, 1 if self._index is None else self._index.size)
         if known <= max(_FEW_ROWS, 2 * self._rows_after_expiry):
             return
         rows = self.rows(self.all())
@@ -114,7 +114,7 @@ class KeyedRows:
     def clean(self) -> None:
         """Forget what was replaced and keys without a row, where they are most of all. Keys get other numbers
         then."""
-        known = max(self._part_rows, 1 if self._index is None else self._index.size)
+        known = max(self._put_rows, 1 if self._index is None else self._index.size)
         if known > max(_FEW_ROWS, 2 * self._live):
             self._renew(self.rows(self.all()))
 

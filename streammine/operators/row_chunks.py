@@ -18,7 +18,7 @@ class RowChunks:
         self.schema = schema
         self._chunks: list[pa.RecordBatch] = []
         self._sizes: list[int] = []
-        """Bytes of each chunk; asking for them is dear."""
+        """Bytes of what each chunk was put together from; asking anew is dear."""
         self._table: pa.Table | None = None
 
     @property

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammine.operators import best_rows, keyed_rows
+from streammine.operators import best_rows, keyed_rows, row_chunks
 from streammine.operators.deduplicate import DistinctRows
 from streammine.operators.deduplicate_within import DistinctWithin
 from streammine.operators.event_time import EventTime
@@ -37,6 +37,7 @@ def _cuts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(best_rows, "_ROWS_NOT_CUT", 4)
         monkeypatch.setattr(best_rows, "_ROWS_NOT_SCREENED", 2)
         monkeypatch.setattr(keyed_rows, "_FEW_ROWS", 2)
+        monkeypatch.setattr(row_chunks, "_CHUNK_ROWS", 2)
 
 
 def normal_row(row: Any) -> Any:

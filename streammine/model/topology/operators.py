@@ -89,7 +89,7 @@ def _one_kind_of_operator(value: object) -> object:
             f"has {choice}: make it several operators, one reading from the other"
         )
     for name in value:
-        right = _ELSEWHERE.get(str(name)) or nearest(str(name), [*OPERATOR_KINDS, *_FIELDS])
+        right = _ELSEWHERE.get(str(name)) or nearest(str(name), _FIELDS)
         if right in OPERATOR_KINDS:
             raise wrong_value(
                 f"unknown field '{name}'; did you mean '{right}'? An operator has {choice}"
@@ -122,9 +122,11 @@ Operator = Annotated[
     BeforeValidator(_one_kind_of_operator),
 ]
 
-_FIELDS = {
-    name
-    for member in get_args(get_args(Operator)[0])
-    for name in get_args(member)[0].field_descriptions()
-}
-"""All that an operator of any kind may have, its kind included."""
+_FIELDS = tuple(
+    dict.fromkeys(
+        name
+        for member in get_args(get_args(Operator)[0])
+        for name in (*OPERATOR_KINDS, *get_args(member)[0].field_descriptions())
+    )
+)
+"""All that an operator of any kind may have, kinds first."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 import polars as pl
-import polars.exceptions
 import pyarrow as pa
+from polars.exceptions import PanicException, PolarsError
 
-POLARS_ERRORS = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
+POLARS_ERRORS = (PolarsError, PanicException)
 
 _ALWAYS_WRONG = re.compile(
     r"not supported|invalid utf8|regex error|cannot format|cannot cast|unsupported"
@@ -59,7 +59,7 @@ def reason_of(error: Exception) -> str:
 
 def no_fault_of_rows(error: Exception) -> bool:
     """Whether what went wrong lies in the machine, not in a value."""
-    return isinstance(error, polars.exceptions.PanicException) and _TOO_FAR not in str(error)
+    return isinstance(error, PanicException) and _TOO_FAR not in str(error)
 
 
 def always_wrong(error: Exception) -> bool:

@@ -191,7 +191,7 @@ class Expression:
         frame = self._completed(rows_of(batch, self._schema.names))
         for call in self._calls:
             try:
-                frame = frame.with_columns(call)
+                frame = self._with(call, frame)
             except POLARS_ERRORS as found:
                 return failure_inside(frame, call, found)
         return failure_inside(frame, self._polars, error)
@@ -202,14 +202,19 @@ class Expression:
     def _computed(self, frame: pl.DataFrame) -> pl.Series:
         frame = self._completed(frame)
         for call in self._calls:
-            frame = frame.with_columns(call)
-            if (name := call.meta.output_name()) in self._whole_columns:
-                # out of a frame and back a value is held once per row
-                whole = frame.get_column(name)
-                if whole.dtype.is_float():
-                    whole = pl.Series(name, without_minus_zero(whole.to_arrow()))
-                frame = frame.with_columns(whole)
+            frame = self._with(call, frame)
         return frame.select(self._polars)[:, 0]
+
+    def _with(self, call: pl.Expr, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame with the column that holds what a call gives."""
+        frame = frame.with_columns(call)
+        if (name := call.meta.output_name()) in self._whole_columns:
+            # out of a frame and back a value is held once per row
+            whole = frame.get_column(name)
+            if whole.dtype.is_float():
+                whole = pl.Series(name, without_minus_zero(whole.to_arrow()))
+            frame = frame.with_columns(whole)
+        return frame
 
     def _check_numbers(self, tokens: Sequence[Token]) -> None:
         """Refuse functions of numbers of anything else."""

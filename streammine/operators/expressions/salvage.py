@@ -27,11 +27,11 @@ def evaluated_or_aside(
     Rows that a cast seems to fail on are tried apart from the others. What fails is halved until few
     rows are left, which are tried alone. Raises UserCodeError for what is no fault of a row.
     """
-    try:
-        return values_together(expressions, batch), None
-    except POLARS_ERRORS:
-        salvage = _Salvage(expressions, batch)
-    salvage.attempt_all()
+    values = _values(expressions, batch)
+    if values is not None:
+        return values, None
+    salvage = _Salvage(expressions, batch)
+    salvage.run()
     if not salvage.failed:
         return salvage.columns(), None
     failed = sorted(salvage.failed)
@@ -39,8 +39,20 @@ def evaluated_or_aside(
     return salvage.columns(), np.delete(np.arange(batch.num_rows), failed)
 
 
+def _values(expressions: Sequence[Expression], batch: pa.RecordBatch) -> list[pa.Array] | None:
+    """The values of all rows; None where they fail on some. Raises UserCodeError for what is no fault of a
+    row."""
+    try:
+        return values_together(expressions, batch)
+    except POLARS_ERRORS as error:
+        return evaluated(expressions, batch) if no_fault_of_rows(error) else None
+
+
 class _Salvage:
-    """The values of one batch, part by part. `failed`: the reasons of rows, by their numbers."""
+    """The values of a batch that fails as a whole, part by part.
+
+    `failed`: the reasons of rows, by their numbers.
+    """
 
     def __init__(self, expressions: Sequence[Expression], batch: pa.RecordBatch) -> None:
         self._expressions = expressions
@@ -49,11 +61,11 @@ class _Salvage:
         self._numbers: list[IntArray] = []
         self.failed: dict[int, str] = {}
 
-    def attempt_all(self) -> None:
+    def run(self) -> None:
         numbers: IntArray = np.arange(self._batch.num_rows)
         suspected = self._suspected()
-        if suspected is None or not suspected.any():
-            self._attempt(self._batch, numbers)
+        if suspected.all() or not suspected.any():
+            self._take_apart(self._batch, numbers)
             return
         for chosen in (~suspected, suspected):
             self._attempt(self._batch.filter(pa.array(chosen)), numbers[chosen])
@@ -68,9 +80,9 @@ class _Salvage:
             return columns
         return [column.take(pa.array(order)) for column in columns]
 
-    def _suspected(self) -> npt.NDArray[np.bool_] | None:
+    def _suspected(self) -> npt.NDArray[np.bool_]:
         """Rows that give null where casts are only tried, though no column that is read is null."""
-        suspected: npt.NDArray[np.bool_] | None = None
+        suspected = np.zeros(self._batch.num_rows, np.bool_)
         for expression in self._expressions:
             if expression.trying is None or not expression.needs:
                 continue
@@ -81,25 +93,25 @@ class _Salvage:
             lacking = pc.is_null(values)
             for name in expression.needs:
                 lacking = pc.and_(lacking, pc.is_valid(self._batch.column(name)))
-            found: npt.NDArray[np.bool_] = lacking.to_numpy(zero_copy_only=False)
-            suspected = found if suspected is None else suspected | found
+            suspected |= lacking.to_numpy(zero_copy_only=False)
         return suspected
 
     def _attempt(self, part: pa.RecordBatch, numbers: IntArray) -> None:
-        rows = part.num_rows
-        try:
-            self._took(values_together(self._expressions, part), numbers)
-        except POLARS_ERRORS as error:
-            if no_fault_of_rows(error):
-                # says so on stderr each time
-                self._took(evaluated(self._expressions, part), numbers)
-            elif rows > _ROWS_NOT_HALVED:
-                half = rows // 2
-                self._attempt(part.slice(0, half), numbers[:half])
-                self._attempt(part.slice(half), numbers[half:])
-            else:
-                for row in range(rows):
-                    self._attempt_row(part.slice(row, 1), numbers[row : row + 1])
+        values = _values(self._expressions, part)
+        if values is not None:
+            self._took(values, numbers)
+        else:
+            self._take_apart(part, numbers)
+
+    def _take_apart(self, part: pa.RecordBatch, numbers: IntArray) -> None:
+        """Attempt less of what fails as a whole."""
+        half = part.num_rows // 2
+        if part.num_rows > _ROWS_NOT_HALVED:
+            self._attempt(part.slice(0, half), numbers[:half])
+            self._attempt(part.slice(half), numbers[half:])
+            return
+        for row in range(part.num_rows):
+            self._attempt_row(part.slice(row, 1), numbers[row : row + 1])
 
     def _attempt_row(self, row: pa.RecordBatch, numbers: IntArray) -> None:
         values: list[pa.Array] = []
