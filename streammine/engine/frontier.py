@@ -8,8 +8,8 @@ there), so gaps cost nothing. The frontier that a slice tells its senders is the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from heapq import heappop, heappush
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 from streammine.model.epochs import BEGINNING, INFINITY
 
@@ -21,8 +21,8 @@ class Frontier:
         self.complete_below = BEGINNING
         self.closed_below = BEGINNING
         self.due: int | None = None
-        self._open: set[int] = set()
-        self._heap: list[int] = []
+        self._open: list[int] = []
+        """The epochs that hold data, ascending."""
 
     def begin(self, epoch: int, due: int | None) -> None:
         """Start behind a snapshot: every epoch below `epoch` is closed."""
@@ -32,9 +32,9 @@ class Frontier:
     def touch(self, epoch: int) -> None:
         """The epoch holds data."""
         assert epoch >= self.closed_below, f"data of epoch {epoch}, which is closed"
-        if epoch not in self._open:
-            self._open.add(epoch)
-            heappush(self._heap, epoch)
+        place = bisect_left(self._open, epoch)
+        if self._open[place : place + 1] != [epoch]:
+            self._open.insert(place, epoch)
 
     def advance(self, open_epochs: Iterable[int]) -> None:
         """Channels have moved; an empty set of channels leaves the frontier where it is."""
@@ -45,17 +45,22 @@ class Frontier:
         candidate = self.waiting()
         return candidate if candidate is not None and candidate < self.complete_below else None
 
+    def complete_behind(self, epoch: int, most: int) -> Sequence[int]:
+        """The lowest complete epochs with data behind this one, ascending."""
+        first = bisect_right(self._open, epoch)
+        return self._open[first : min(first + most, self.backlog)]
+
     def waiting(self) -> int | None:
         """The lowest epoch with data or a due window, complete or not."""
-        lowest = self._heap[0] if self._heap else None
+        lowest = self._open[0] if self._open else None
         if self.due is not None and (lowest is None or self.due < lowest):
             return self.due
         return lowest
 
     def closed(self, epoch: int, due: int | None) -> None:
         """The epoch was closed; `due` is the next epoch that the operator wants closed."""
-        if self._heap and self._heap[0] == epoch:
-            self._open.remove(heappop(self._heap))
+        if self._open[:1] == [epoch]:
+            del self._open[0]
         assert due is None or due > epoch, f"epoch {due} is due at the close of epoch {epoch}"
         self.due = due
         self.closed_below = max(self.closed_below, epoch + 1)
@@ -65,19 +70,17 @@ class Frontier:
         self.complete_below = max(self.complete_below, epoch + 1)
         self.closed_below = epoch + 1
         self.due = due
-        self._open = {each for each in self._open if each > epoch}
-        self._heap = sorted(self._open)
+        del self._open[: bisect_right(self._open, epoch)]
 
     @property
     def backlog(self) -> int:
         """How many epochs are complete, hold data and are still to be closed."""
-        return sum(epoch < self.complete_below for epoch in self._open)
+        return bisect_left(self._open, self.complete_below)
 
     @property
     def late(self) -> bool:
         """Several epochs are complete, hold data and are still to be closed."""
-        second = min(self._heap[1:3], default=INFINITY)
-        return second < self.complete_below
+        return self.backlog > 1
 
     def processed_below(self) -> int:
         """Every epoch below this one is processed: it holds nothing and nothing more can come."""
