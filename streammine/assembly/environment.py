@@ -22,7 +22,6 @@ from streammine.model.contracts import (
     KeepsState,
     Position,
     SequentialOperator,
-    SourceReader,
     StatefulOperator,
     Store,
     StoreOpener,
@@ -30,6 +29,7 @@ from streammine.model.contracts import (
 from streammine.model.ids import SliceId
 from streammine.model.job import SinkTarget, Vertex
 from streammine.model.snapshots import Restore, SnapshotMode, SnapshotRecord
+from streammine.model.source_contracts import SourceReader
 
 _Operator = StatefulOperator | SequentialOperator
 

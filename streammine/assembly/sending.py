@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from partitioners import Broadcast, Hash, KeyRange, partitioner_named
 from streammine.assembly.stream_order import union_order
-from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
+from streammine.engine.edges import OutgoingEdges, StageNode
+from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.model.contracts import Partitioner, SequentialOperator, StatefulOperator
 from streammine.model.ids import SliceId
 from streammine.model.job import Edge
@@ -39,7 +40,7 @@ def outgoing_edges(job: CompiledJob, slice_id: SliceId) -> tuple[OutgoingEdges, 
         carries_order = carries_order or edge.carries_order
         _stage_node(job, root, edge).edges.append(outgoing)
     stamped = job.graph.loop(slice_id.vertex) is not None
-    return OutgoingEdges(slice_id.index, root, dead, stamped), carries_order
+    return OutgoingEdges(slice_id, root, dead, stamped), carries_order
 
 
 def chosen_among(job: CompiledJob, slice_id: SliceId) -> tuple[int, ...]:

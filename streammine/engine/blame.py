@@ -9,9 +9,10 @@ from streammine.model.ids import SliceId
 class Blame:
     """Context that names slice and epoch in whatever an operator raises that is not our own error."""
 
-    def __init__(self, slice_id: SliceId, epoch: int) -> None:
+    def __init__(self, slice_id: SliceId, epoch: int, last: int | None = None) -> None:
+        """`last`: it may as well have been a later epoch, up to that one."""
         self.slice_id = slice_id
-        self.epoch = epoch
+        self.epochs = f"epoch {epoch}" if last in (None, epoch) else f"epochs {epoch} to {last}"
 
     def __enter__(self) -> None:
         return None
@@ -21,6 +22,6 @@ class Blame:
             error, (StreammineError, AssertionError)
         ):
             raise UserCodeError(
-                f"operator {self.slice_id.vertex!r}, slice {self.slice_id}, epoch {self.epoch}: "
+                f"operator {self.slice_id.vertex!r}, slice {self.slice_id}, {self.epochs}: "
                 f"{type(error).__name__}: {error}"
             ) from error

@@ -1,8 +1,7 @@
-"""The sending side of a slice: fused stages, combiners, and the split by target slice.
+"""The sending side of a slice: fused stages, and the edges behind them.
 
 Outgoing edges share the stages they have in common: the stages form a tree whose root is the slice's own
-output, so that no stage runs twice for a batch. Where an edge combines, rows end in one combiner per open
-epoch and leave as partials when the epoch ends here.
+output, so that no stage runs twice for a batch.
 """
 
 from __future__ import annotations
@@ -15,159 +14,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streammine.engine.kept import batch_nbytes
+from streammine.engine.blame import Blame
+from streammine.engine.outgoing_edge import OutgoingEdge, user_code
+from streammine.engine.span import Span
 from streammine.engine.stimuli import Output
 from streammine.engine.union_order import UnionOrder
 from streammine.model.contracts import (
-    Combiner,
     Counters,
     DeadRows,
     Derived,
-    Partitioner,
     Prepares,
     RunsUserCode,
-    SetsAside,
-    StatefulOperator,
     StatelessOperator,
     dead_batch,
 )
-from streammine.model.errors import UserCodeError
-from streammine.model.ids import next_index_column
-from streammine.model.job import EdgeKind
-from streammine.model.stamps import epoch_of, leaving
+from streammine.model.ids import SliceId, next_index_column
+from streammine.model.stamps import epoch_of
 from streammine.model.stream import visible
-
-FRAME_BYTES = 64 << 20
-"""Larger batches are cut before they leave."""
-
-
-@dataclass
-class OutgoingEdge:
-    """One edge as its sending slice sees it. `channels[i]` leads to slice i of the target.
-
-    With `forward_to` all rows go to that slice. `combining` is the target's operator when partials
-    cross the shuffle. `carries_order`: hidden order columns travel along. `target` names the operator
-    that a partitioner's mistake is told with. `kind`: at a loop's member, where the edge leads; there
-    times come as stamps and leave as the channels speak (see stamps).
-    """
-
-    channels: tuple[int, ...]
-    keys: tuple[str, ...]
-    partitioner: Partitioner | None
-    forward_to: int | None = None
-    combining: StatefulOperator | None = None
-    carries_order: bool = False
-    target: str = ""
-    kind: EdgeKind = "plain"
-    combiners: dict[int, Combiner] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.located = _user_code(self.combining)
-
-    def push(
-        self, slice_index: int, epoch: int, batch: pa.RecordBatch, outputs: list[Output]
-    ) -> None:
-        shown = epoch
-        if self.kind != "plain":
-            shown, epoch = epoch_of(epoch), leaving(self.kind, epoch)
-        if self.combining is not None:
-            combiner = self.combiners.get(epoch)
-            if combiner is None:
-                combiner = self.combiners[epoch] = self.combining.combiner()
-            if self.located is not None:
-                self.located.locate(slice_index, shown)
-            combiner.add(visible(batch))
-            return
-        self._send(epoch, batch if self.carries_order else visible(batch), self.keys, outputs)
-
-    def end(
-        self, open_epoch: int, outputs: list[Output], dead: list[tuple[int, str, DeadRows]]
-    ) -> None:
-        """Every epoch below `open_epoch` is complete here: its partials leave.
-
-        Events that failed in a user's combiner are added to `dead`, with epoch and operator.
-        """
-        if not self.combiners:
-            return
-        open_epoch = leaving(self.kind, open_epoch) if self.kind != "plain" else open_epoch
-        for epoch in sorted(epoch for epoch in self.combiners if epoch < open_epoch):
-            combiner = self.combiners.pop(epoch)
-            assert self.combining is not None
-            self._send(epoch, combiner.partials(), self.combining.partial_keys, outputs)
-            # only user code fails on single events; the check costs microseconds
-            if self.located is None or not isinstance(combiner, SetsAside):
-                continue
-            if rows := combiner.take_dead():
-                dead.append((epoch, self.combining.name, rows))
-
-    def _send(
-        self, epoch: int, batch: pa.RecordBatch, keys: tuple[str, ...], outputs: list[Output]
-    ) -> None:
-        if batch.num_rows == 0:
-            return
-        nbytes = batch_nbytes(batch)
-        if nbytes > FRAME_BYTES and batch.num_rows > 1:
-            half = batch.num_rows // 2
-            self._send(epoch, batch.slice(0, half), keys, outputs)
-            self._send(epoch, batch.slice(half), keys, outputs)
-            return
-        if self.forward_to is not None:
-            outputs.append(_output(self.channels[self.forward_to], epoch, batch, nbytes))
-        elif len(self.channels) == 1 or self.partitioner is None or not keys:
-            outputs.append(_output(self.channels[0], epoch, batch, nbytes))
-        elif self.partitioner.broadcast:
-            outputs.extend(_output(channel, epoch, batch, nbytes) for channel in self.channels)
-        else:
-            columns = [batch.column(name) for name in keys]
-            answer = self.partitioner.targets(columns, len(self.channels))
-            targets = self._checked(answer, batch.num_rows)
-            # measuring each part costs more than it tells; credit needs no exact bytes
-            row_nbytes = nbytes / batch.num_rows
-            for target, part in split(batch, targets, len(self.channels)):
-                share = int(part.num_rows * row_nbytes) + 1
-                outputs.append(_output(self.channels[target], epoch, part, share))
-
-    def _checked(self, answer: object, rows: int) -> npt.NDArray[np.int32]:
-        """A partitioner's answer, which may be a user's: rows must not get lost. Microseconds."""
-        targets, slices = np.asarray(answer), len(self.channels)
-        if targets.shape != (rows,) or targets.dtype.kind not in "iu":
-            found = f"{targets.dtype} of shape {targets.shape}"
-        elif (least := int(targets.min())) < 0 or int(targets.max()) >= slices:
-            found = f"the slice {least if least < 0 else int(targets.max())}"
-        else:
-            return targets.astype(np.int32, copy=False)
-        raise UserCodeError(
-            f"operator '{self.target}': `targets` of its partitioner "
-            f"{type(self.partitioner).__name__} gave {found} for {rows} rows and {slices} slices; it "
-            f"must give one integer per row, from 0 to {slices - 1}"
-        )
-
-
-def split(
-    batch: pa.RecordBatch, targets: npt.NDArray[np.int32], slices: int
-) -> list[tuple[int, pa.RecordBatch]]:
-    """The batch's rows by target slice, each part in the batch's order; empty parts left out."""
-    # numpy sorts 16-bit integers by radix, several times as fast as wider ones
-    order = np.argsort(targets.astype(np.int16), kind="stable")
-    counts = np.bincount(targets, minlength=slices)
-    assert len(counts) == slices, "a partitioner named a slice that does not exist"
-    ordered = batch.take(pa.array(order))
-    parts = []
-    start = 0
-    for target, count in enumerate(counts.tolist()):
-        if count:
-            parts.append((target, ordered.slice(start, count)))
-        start += count
-    return parts
-
-
-def _user_code(operator: object) -> RunsUserCode | None:
-    # checks against protocols cost microseconds, and most edges and stages have no operator
-    return operator if operator is not None and isinstance(operator, RunsUserCode) else None
-
-
-def _output(channel: int, epoch: int, batch: pa.RecordBatch, nbytes: int) -> Output:
-    return Output(channel, epoch, batch.num_rows, nbytes, batch)
 
 
 @dataclass
@@ -182,7 +45,7 @@ class StageNode:
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
-        self.located = _user_code(self.stage)
+        self.located = user_code(self.stage)
 
 
 class OutgoingEdges:
@@ -190,14 +53,14 @@ class OutgoingEdges:
 
     def __init__(
         self,
-        slice_index: int,
+        slice_id: SliceId,
         root: StageNode,
         dead_edge: OutgoingEdge | None,
         stamped: bool = False,
     ) -> None:
         """`stamped`: the slice is a loop's member, its times are stamps."""
         self.stamped = stamped
-        self.slice_index = slice_index
+        self.slice_id = slice_id
         self.root = root
         self.dead_edge = dead_edge
         self.rows_dead = 0
@@ -205,6 +68,9 @@ class OutgoingEdges:
         """How many of `rows_dead` an epoch has, where the slice asks for that; it forgets those that it
         has saved."""
         self._edges = list(_edges_below(root))
+        stages = len(_nodes_below(root)) > 1
+        self.gain_by_spans = stages or any(each.splits for each in self._edges)
+        """Whether anything is done here once per batch."""
 
     def prepare(self) -> None:
         """Import user code and load kernels, once, before the first batch."""
@@ -217,32 +83,57 @@ class OutgoingEdges:
             if edge.partitioner is not None and isinstance(edge.partitioner, Prepares):
                 edge.partitioner.prepare()
 
-    def push(self, epoch: int, batch: pa.RecordBatch, outputs: list[Output]) -> None:
-        if batch.num_rows:
-            self._push(self.root, epoch, batch, outputs)
+    def push(self, span: Span, outputs: list[Output]) -> None:
+        if span.batch.num_rows:
+            self._push(self.root, span, outputs)
 
-    def _push(
-        self, node: StageNode, epoch: int, batch: pa.RecordBatch, outputs: list[Output]
-    ) -> None:
+    def _push(self, node: StageNode, span: Span, outputs: list[Output]) -> None:
         if node.stage is not None:
-            node.counters.rows_in += batch.num_rows
-            if node.located is not None:
-                shown = epoch_of(epoch) if self.stamped else epoch
-                node.located.locate(self.slice_index, shown)
-            derived = node.stage.apply(visible(batch))
+            derived = self._derived(node.stage, node.located, span)
+            if derived is None:
+                for part in span.parts():
+                    self._push(node, Span.one(*part), outputs)
+                return
+            before = span.batch
+            node.counters.rows_in += before.num_rows
             if derived.dead is not None:
-                self.dead(epoch, node.stage.name, derived.dead, outputs)
+                self.dead(span.epochs[0], node.stage.name, derived.dead, outputs)
             if node.union_order is not None:
-                batch = node.union_order.ordered(batch, derived)
+                batch = node.union_order.ordered(before, derived)
             else:
-                batch = _with_order(batch, derived, node.stage.one_to_many)
+                batch = _with_order(before, derived, node.stage.one_to_many)
             node.counters.rows_out += batch.num_rows
             if batch.num_rows == 0:
                 return
+            span = span.derived(batch, derived)
         for edge in node.edges:
-            edge.push(self.slice_index, epoch, batch, outputs)
+            with self._blame(span):
+                edge.push(self.slice_id, span, outputs)
         for child in node.children:
-            self._push(child, epoch, batch, outputs)
+            self._push(child, span, outputs)
+
+    def _derived(
+        self, stage: StatelessOperator, located: RunsUserCode | None, span: Span
+    ) -> Derived | None:
+        """What a stage makes of the rows; None where that has to be asked for each epoch, because of rows
+        that it can't use: theirs has to be told."""
+        if located is not None:
+            located.locate(self.slice_id.index, self._shown(span.epochs[0]))
+        if span.is_single:
+            with self._blame(span):
+                return stage.apply(visible(span.batch))
+        try:
+            derived = stage.apply(visible(span.batch))
+        except Exception:
+            return None
+        return derived if derived.dead is None else None
+
+    def _blame(self, span: Span) -> Blame:
+        return Blame(self.slice_id, self._shown(span.epochs[0]), self._shown(span.epochs[-1]))
+
+    def _shown(self, time: int) -> int:
+        """The epoch that an error is told with."""
+        return epoch_of(time) if self.stamped else time
 
     def dead(self, epoch: int, origin: str, rows: DeadRows, outputs: list[Output]) -> None:
         """Rows that could not be used go to the dead-letter output; `epoch` is still open."""
@@ -253,12 +144,13 @@ class OutgoingEdges:
             assert self.dead_edge is not None, (
                 f"{origin} is planned as if all rows were of use to it"
             )
-            self.dead_edge.push(self.slice_index, epoch, dead_batch(origin, rows), outputs)
+            self.dead_edge.push(self.slice_id, Span.one(epoch, dead_batch(origin, rows)), outputs)
 
     def end(self, open_epoch: int, outputs: list[Output]) -> None:
         failed: list[tuple[int, str, DeadRows]] = []
+        told = self._shown(open_epoch - 1) if self.stamped else None
         for edge in self._edges:
-            edge.end(open_epoch, outputs, failed)
+            edge.end(self.slice_id, open_epoch, told, outputs, failed)
         for epoch, origin, rows in failed:
             self.dead(open_epoch - 1 if self.stamped else epoch, origin, rows, outputs)
         if len(outputs) > 1:

@@ -6,7 +6,7 @@ accumulators runs once per epoch, in the final round, over what came in all of i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -41,12 +41,13 @@ class LoopProcessor(OperatorProcessor):
         self._accumulators[at] = together
         return super()._folded(at, operator)
 
-    def _segments(self, at: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _segments(self, epochs: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self._folding is None:
-            yield from super()._segments(at)
+            yield from super()._segments(epochs)
             return
+        (at,) = epochs
         for time in _rounds(self._bags, at):
-            yield from super()._segments(time)
+            yield from super()._segments([time])
 
 
 def _rounds(held: Iterable[int], at: int) -> list[int]:

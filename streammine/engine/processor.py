@@ -20,14 +20,15 @@ from streammine.engine.blame import Blame
 from streammine.engine.edges import OutgoingEdges
 from streammine.engine.kept import loaded
 from streammine.engine.order import in_strict_order
-from streammine.engine.slice_settings import RestoredTo
+from streammine.engine.run_output import RunOutput
+from streammine.engine.slice_settings import OUTPUT_BYTES_PER_RUN, RestoredTo
+from streammine.engine.span import Span
 from streammine.engine.stimuli import (
     Accumulate,
     CloseEpoch,
     Discard,
     Finish,
     Freeze,
-    Output,
     TakeState,
     Work,
     WorkResult,
@@ -40,6 +41,7 @@ from streammine.model.contracts import (
     EpochClose,
     Flushes,
     FrozenSlice,
+    GoesByTime,
     HoldsWindows,
     KeepsState,
     RunsUserCode,
@@ -121,6 +123,8 @@ class OperatorProcessor:
         self._committing = operator if isinstance(operator, Commits) else None
         self._folding = operator if isinstance(operator, StatefulOperator) else None
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
+        strict = self.discipline is Discipline.STRICT
+        self._by_time = operator if strict and isinstance(operator, GoesByTime) else None
         self._merges_ports = getattr(operator, "merges_ports", False)
         # where any order is as good as another, accumulators merged by channel are the bags in that order
         self._buffers = (
@@ -135,7 +139,8 @@ class OperatorProcessor:
         self.edges.prepare()
 
     def perform(self, work: Sequence[Work], elapsed_seconds: float) -> WorkResult:
-        outputs: list[Output] = []
+        leaving = RunOutput(self.edges)
+        closing: list[CloseEpoch] = []
         closed: list[int] = []
         finished = False
         frozen = None
@@ -144,13 +149,11 @@ class OperatorProcessor:
             match item:
                 case Accumulate():
                     self._accumulate(item)
-                case CloseEpoch(epoch, watermark, lost):
-                    close = self._close_at(epoch, watermark)
-                    with Blame(self.slice_id, close.epoch):
-                        self._close_epoch(
-                            epoch, replace(close, lost=lost) if lost else close, outputs
-                        )
-                    closed.append(epoch)
+                case CloseEpoch() if self._by_time is not None:
+                    closing.append(item)
+                case CloseEpoch():
+                    if not closed or leaving.nbytes < OUTPUT_BYTES_PER_RUN:
+                        self._close(item, closed, leaving)
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
                 case Freeze():
@@ -159,10 +162,15 @@ class OperatorProcessor:
                     taken, taken_bytes = self._take_state(restore)
                 case Finish(epoch):
                     with Blame(self.slice_id, epoch):
-                        self._finish(EpochClose(epoch, INFINITY, self.epoch), outputs)
+                        self._finish(EpochClose(epoch, INFINITY, self.epoch), leaving)
                     finished = True
                 case _:
                     raise AssertionError(f"{self.slice_id} can't {item}")
+        if closing:
+            self._close_through(closing, closed, leaving)
+        if closed:
+            leaving.end(closed[-1] + 1)
+        outputs = leaving.outputs
         self.counters.rows_out += sum(output.rows for output in outputs)
         self.counters.rows_dead = self.edges.rows_dead
         self.counters.epochs += len(closed)
@@ -274,7 +282,40 @@ class OperatorProcessor:
         if self._located is not None:
             self._located.locate(self.slice_id.index, epoch)
 
-    def _close_epoch(self, at: int, close: EpochClose, outputs: list[Output]) -> None:
+    def _close_through(
+        self, items: Sequence[CloseEpoch], closed: list[int], leaving: RunOutput
+    ) -> None:
+        """Close epochs, be there others due between them, with one call where there are several."""
+        first, last = items[0], items[-1]
+        if first is last:
+            self._close_one(first, closed, leaving)
+            return
+        assert self._by_time is not None
+        self.held = None
+        epochs = [item.epoch for item in items]
+        close = self._close_at(last.epoch, last.watermark)
+        with Blame(self.slice_id, first.epoch, last.epoch):
+            for batch, of_rows in self._by_time.run_through(close, self._segments(epochs)):
+                leaving.push_span(Span.by_row(self._ordered(batch), of_rows))
+        closed += epochs
+
+    def _close(self, item: CloseEpoch, closed: list[int], leaving: RunOutput) -> None:
+        """Close an epoch; behind others of its run of work, those first that have become due before it."""
+        due = self._due() if closed else None
+        while due is not None and due < item.epoch:
+            self._close_one(CloseEpoch(due, self.epoch.watermark(due)), closed, leaving)
+            due = self._due()
+        self._close_one(item, closed, leaving)
+
+    def _close_one(self, item: CloseEpoch, closed: list[int], leaving: RunOutput) -> None:
+        close = self._close_at(item.epoch, item.watermark)
+        with Blame(self.slice_id, close.epoch):
+            self._close_epoch(
+                item.epoch, replace(close, lost=item.lost) if item.lost else close, leaving
+            )
+        closed.append(item.epoch)
+
+    def _close_epoch(self, at: int, close: EpochClose, leaving: RunOutput) -> None:
         self.held = None
         self._locate(close.epoch)
         batches: Iterable[pa.RecordBatch]
@@ -282,16 +323,15 @@ class OperatorProcessor:
             batches = self._folding.close(close, self._folded(at, self._folding))
         else:
             assert self._sequential is not None
-            batches = self._sequential.run(close, self._segments(at))
-        self._leave(at, batches, outputs)
+            batches = self._sequential.run(close, self._segments([at]))
+        self._leave(at, batches, leaving)
 
-    def _leave(self, epoch: int, batches: Iterable[pa.RecordBatch], outputs: list[Output]) -> None:
-        """Results of an epoch go through the outgoing edges, and the epoch is over here."""
+    def _leave(self, epoch: int, batches: Iterable[pa.RecordBatch], leaving: RunOutput) -> None:
+        """Results of an epoch go to the outgoing edges."""
         for batch in batches:
-            self.edges.push(epoch, self._ordered(batch), outputs)
+            leaving.push(epoch, self._ordered(batch))
         if self._setting_aside is not None and (dead := self._setting_aside.take_dead()):
-            self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
-        self.edges.end(epoch + 1, outputs)
+            leaving.dead(epoch, self.slice_id.vertex, dead)
 
     def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with hidden copies of its order columns, where anything downstream needs them."""
@@ -315,26 +355,30 @@ class OperatorProcessor:
             operator.accumulator(port) if accumulator is None else accumulator
             for port, accumulator in enumerate(folded)
         ]
-        for port, batch in self._segments(epoch):
+        for port, batch in self._segments([epoch]):
             complete[port].add(visible(batch))
         return complete
 
-    def _segments(self, epoch: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The buffered bags of the epoch: strictly ordered, or bag by bag in channel order."""
-        bags = self._bags.pop(epoch, {})
+    def _segments(self, epochs: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The buffered bags of some epochs: strictly ordered; or of one, bag by bag in channel order."""
+        held = [self._bags.pop(epoch, {}) for epoch in epochs]
         if self.discipline is Discipline.STRICT:
             ports: list[list[pa.RecordBatch]] = [[] for _ in self.orders]
-            for port, channel in sorted(bags):
-                ports[port].extend(bags[port, channel].take())
+            for bags in held:
+                for port, channel in sorted(bags):
+                    ports[port].extend(bags[port, channel].take())
             yield from in_strict_order(ports, self.orders, interleaved=not self._merges_ports)
             return
+        (bags,) = held
         for port, channel in sorted(bags, key=_CHANNEL):
             for batch in bags[port, channel].take():
                 yield port, batch
 
-    def _finish(self, close: EpochClose, outputs: list[Output]) -> None:
+    def _finish(self, close: EpochClose, leaving: RunOutput) -> None:
         left = self.operator.flush(close) if isinstance(self.operator, Flushes) else ()
-        self._leave(self._finishing_at(close.epoch), left, outputs)
+        at = self._finishing_at(close.epoch)
+        self._leave(at, left, leaving)
+        leaving.end(at + 1)
 
     def close(self) -> None:
         """Whoever hosts the replica closes its spill; what it has sent may still lie there."""

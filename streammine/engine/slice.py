@@ -8,7 +8,8 @@ Between two epochs lie the barriers of aligned snapshots (Carbone et al. 2015, s
 House rules
 -----------
 * One run of work is in flight at a time. The machine never looks into a batch.
-* An epoch is closed only after every batch of it was handed to the operator.
+* An epoch is closed only after every batch of it was handed to the operator. A run of work may close
+  several; the operator's side may leave the last of them for the next run, and says which it has closed.
 * What may leave has left when a stimulus is done with. One of a single link moves that link's channel only.
 * Output of an epoch leaves before its end does; the end of an epoch is sent once all epochs up to it are
   processed; credit is granted by the same number. So "processed", "ended" and "credited" never differ.
@@ -44,7 +45,9 @@ from streammine.engine.kept import Kept
 from streammine.engine.output_channel import OutputChannel
 from streammine.engine.slice_settings import (
     BYTES_WORTH_A_RUN,
+    EPOCHS_PER_RUN,
     HISTORY_LENGTH,
+    INPUT_BYTES_PER_RUN,
     READS_PER_RUN,
     Phase,
     RestoredTo,
@@ -86,6 +89,7 @@ from streammine.engine.stimuli import (
     WorkResult,
     WriteSnapshot,
 )
+from streammine.engine.waiting import MOST_PER_RUN
 from streammine.model.contracts import FrozenSlice
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.frames import CHECKPOINT, FrameKind
@@ -463,11 +467,28 @@ class SliceMachine(StandingReplica):
         closing = self.frontier.next_to_close()
         if closing is None and self.waiting.nbytes < BYTES_WORTH_A_RUN:
             return ()
+        waited_bytes = self.waiting.nbytes
         work = self._take_waiting(closing)
         if closing is not None and closing not in self.waiting and not self.blocked:
             lost = self._lost_since(self.frontier.closed_below, closing)
             work.append(CloseEpoch(closing, self.epoch.watermark(closing), lost))
+            if not self.spare and not self.losses:
+                self._close_more(closing, waited_bytes, work)
         return tuple(work)
+
+    def _close_more(self, closing: int, waited_bytes: int, work: list[Work]) -> None:
+        """Small epochs behind the one that is closed go with it."""
+        for epoch in self.frontier.complete_behind(closing, EPOCHS_PER_RUN - 1):
+            taken_bytes = waited_bytes - self.waiting.nbytes
+            if taken_bytes >= INPUT_BYTES_PER_RUN or len(work) >= MOST_PER_RUN:
+                return
+            if self.barriers and self.barriers[0] < epoch:
+                return
+            if epoch in self.waiting:
+                work += self.waiting.take(epoch)
+            if epoch in self.waiting:
+                return
+            work.append(CloseEpoch(epoch, self.epoch.watermark(epoch)))
 
     def _take_waiting(self, closing: int | None) -> list[Work]:
         """Of who only stands behind another replica no more than is worth a run."""

@@ -22,6 +22,12 @@ READS_PER_RUN = 4
 BYTES_WORTH_A_RUN = 1 << 17
 """Fewer wait until their epoch can be closed: handing them over at once would cost more than it gains."""
 
+EPOCHS_PER_RUN = 8
+INPUT_BYTES_PER_RUN = 1 << 20
+OUTPUT_BYTES_PER_RUN = 4 << 20
+"""Small epochs are closed several in one run of work: a further one only while it has taken less, and has
+made less, than these."""
+
 HISTORY_LENGTH = 32
 
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from streammine.engine.blame import Blame
 from streammine.engine.edges import OutgoingEdges
+from streammine.engine.span import SPAN_ROWS, Span
 from streammine.engine.stimuli import Finish, Freeze, Output, Read, Work, WorkResult
 from streammine.model.contracts import (
     Counters,
-    Delivery,
     FrozenSlice,
-    Piece,
+    IntArray,
     Position,
-    SourceReader,
 )
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN, TIME_COLUMN, SliceId
+from streammine.model.source_contracts import Delivery, Piece, SourceReader
 
 MOST_PLACES = 4096
 """Places in a source that are remembered for the next snapshot."""
@@ -120,15 +122,19 @@ class SourceProcessor:
             highest = max(highest, epoch)
             if epoch > known:
                 self.edges.dead(epoch, self.slice_id.vertex, dead, outputs)
+        wanted: list[Piece] = []
         for piece in delivery.pieces:
             highest = max(highest, piece.epoch)
             waited = max(piece.waited_seconds, self.waited_seconds.get(piece.epoch, 0.0))
             self.waited_seconds[piece.epoch] = waited
             if piece.epoch > known and not first <= piece.epoch < below:
-                with Blame(self.slice_id, piece.epoch):
-                    self.edges.push(piece.epoch, self._positioned(piece), outputs)
-        with Blame(self.slice_id, delivery.open_epoch):
-            self.edges.end(delivery.open_epoch, outputs)
+                wanted.append(piece)
+        gain = self.carries_order or self.edges.gain_by_spans
+        for pieces in _together(wanted, SPAN_ROWS if gain else 0):
+            # reading what is not decoded yet may fail, too
+            with Blame(self.slice_id, pieces[0].epoch):
+                self.edges.push(self._span(pieces), outputs)
+        self.edges.end(delivery.open_epoch, outputs)
         self.counters.rows_in += delivery.rows_read
         self._highest = max(self._highest, highest)
         if delivery.open_epoch not in (BEGINNING, INFINITY):
@@ -162,23 +168,19 @@ class SourceProcessor:
             self._saved_dead += dead.pop(each)
         return self._saved_dead
 
-    def _positioned(self, piece: Piece) -> pa.RecordBatch:
+    def _span(self, pieces: Sequence[Piece]) -> Span:
+        """The rows of some pieces, with the columns that order them."""
+        span = Span.joined([(piece.epoch, piece.batch) for piece in pieces])
         if not self.carries_order:
-            return piece.batch
-        count = piece.num_rows
-        if piece.rows is not None:
-            rows = piece.rows
-        else:
-            rows = np.arange(piece.row, piece.row + count, dtype=np.int64)
-        files = piece.files
-        if files is None:
-            files = np.full(count, piece.file, np.int32)
-        batch = piece.batch
+            return span
+        batch = span.batch
         if self.carries_time:
-            assert piece.times is not None, "a reader of time epochs gives each row's time"
-            batch = batch.append_column(TIME_COLUMN, pa.array(piece.times, pa.int64()))
+            times = _joined([_times(piece) for piece in pieces])
+            batch = batch.append_column(TIME_COLUMN, pa.array(times, pa.int64()))
+        files = _joined([_files(piece) for piece in pieces])
+        rows = _joined([_rows(piece) for piece in pieces])
         batch = batch.append_column(FILE_COLUMN, pa.array(files, pa.int32()))
-        return batch.append_column(ROW_COLUMN, pa.array(rows, pa.int64()))
+        return span.showing(batch.append_column(ROW_COLUMN, pa.array(rows, pa.int64())))
 
     def _count(self, outputs: list[Output]) -> None:
         self.counters.batches_in += 1
@@ -194,3 +196,36 @@ class SourceProcessor:
 
 def _after(epoch: int) -> int:
     return epoch if epoch == BEGINNING else epoch + 1
+
+
+def _together(pieces: Sequence[Piece], most_rows: int) -> Iterator[Sequence[Piece]]:
+    """The pieces in their order, small ones together: of so many rows at most."""
+    group: list[Piece] = []
+    rows = 0
+    for piece in pieces:
+        if group and rows + piece.num_rows > most_rows:
+            yield group
+            group, rows = [], 0
+        group.append(piece)
+        rows += piece.num_rows
+    if group:
+        yield group
+
+
+def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _times(piece: Piece) -> IntArray:
+    assert piece.times is not None, "a reader of time epochs gives each row's time"
+    return piece.times
+
+
+def _files(piece: Piece) -> npt.NDArray[np.int32]:
+    return np.full(piece.num_rows, piece.file, np.int32) if piece.files is None else piece.files
+
+
+def _rows(piece: Piece) -> IntArray:
+    if piece.rows is not None:
+        return piece.rows
+    return np.arange(piece.row, piece.row + piece.num_rows, dtype=np.int64)

@@ -35,9 +35,9 @@ _KEY, _CONTENT, _TIME = range(3)
 class Latest:
     """The latest row of each key, as long as it is not `length` old: a relation, told by its changes.
 
-    A SequentialOperator that HoldsWindows and KeepsState. When a row comes, the columns `told` of its key's
-    row before it leave with change -1, if that still counts, then its own with change 1. When a row gets
-    `length` old and no other has come, it leaves with change -1, before the rows of that time come.
+    A SequentialOperator that GoesByTime, HoldsWindows and KeepsState. When a row comes, the columns `told` of
+    its key's row before it leave with change -1, if that still counts, then its own with change 1. When a row
+    gets `length` old and no other has come, it leaves with change -1, before the rows of that time come.
 
     So the sum of `change` by any of the columns is how many keys stand there, as in a relation that is
     maintained from a stream by inserting and deleting: the window ``[Partition By key Rows 1 Range length]``
@@ -101,6 +101,12 @@ class Latest:
         self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
     ) -> list[pa.RecordBatch]:
         """See contracts.SequentialOperator."""
+        return [batch for batch, _ in self.run_through(epoch, bag)]
+
+    def run_through(
+        self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
+    ) -> list[tuple[pa.RecordBatch, IntArray]]:
+        """See contracts.GoesByTime."""
         if self._stale:
             self._find_latest()
         batches = [batch for _, batch in bag if batch.num_rows]
@@ -134,8 +140,8 @@ class Latest:
 
     def _changes(
         self, columns: Columns, numbers: IntArray, left: int, coming: pa.RecordBatch | None
-    ) -> list[pa.RecordBatch]:
-        """All that comes and goes in an epoch, in the order of time."""
+    ) -> list[tuple[pa.RecordBatch, IntArray]]:
+        """All that comes and goes, in the order of time, and in which epoch."""
         order = np.argsort(columns[_TIME], kind="stable")
         times = columns[_TIME][order]
         comes = order >= left
@@ -163,7 +169,8 @@ class Latest:
                 enters.astype(np.int32),
             )
             schema = pa.schema([*schema, *self.hidden])
-        return [pa.RecordBatch.from_arrays(output, schema=schema)]
+        batch = pa.RecordBatch.from_arrays(output, schema=schema)
+        return [(batch, self._epoch.of_time(times[parents]))]
 
     def _advance(
         self, ids: IntArray, comes: npt.NDArray[np.bool_], numbers: IntArray, contents: IntArray

@@ -52,10 +52,10 @@ class _Changes:
 class Leaders:
     """Ranks keys by an expression over what is known of them, and tells the foremost.
 
-    A SequentialOperator that KeepsState, and takes its ports one by one (`merges_ports`). Rows of all
-    ports that stem from one event are one change: the foremost are looked at behind the last of them, and
-    told if they are others, or show something else, than when they were told last. What time alone changes
-    is told with the next event.
+    A SequentialOperator that GoesByTime and KeepsState, and takes its ports one by one (`merges_ports`). Rows
+    of all ports that stem from one event are one change: the foremost are looked at behind the last of them,
+    and told if they are others, or show something else, than when they were told last. What time alone
+    changes is told with the next event.
 
     Of equal rank, the key stands in front that an event has changed more recently; of those that one event
     has changed, the one whose row came last, where the rows of a later port come later. A key of which all
@@ -169,6 +169,12 @@ class Leaders:
         self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
     ) -> list[pa.RecordBatch]:
         """See contracts.SequentialOperator."""
+        return [batch for batch, _ in self.run_through(epoch, bag)]
+
+    def run_through(
+        self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
+    ) -> list[tuple[pa.RecordBatch, IntArray]]:
+        """See contracts.GoesByTime."""
         ports: list[list[pa.RecordBatch]] = [[] for _ in self._orders]
         for port, batch in bag:
             if batch.num_rows:
@@ -180,7 +186,10 @@ class Leaders:
             self._rank_all()
         changes = self._followed(batches)
         told = self._ranked(changes)
-        output = self._told(batches, changes, told) if told.by.size else []
+        output = []
+        if told.by.size:
+            epochs = epoch.definition.of_time(changes.order[0, told.by])
+            output.append((self._told(batches, changes, told), epochs))
         self._tidy()
         return output
 
@@ -242,7 +251,7 @@ class Leaders:
 
     def _told(
         self, batches: Sequence[tuple[int, pa.RecordBatch]], changes: _Changes, told: Told
-    ) -> list[pa.RecordBatch]:
+    ) -> pa.RecordBatch:
         triggers = pa.array(changes.rows[told.by])
         output: list[pa.Array] = []
         for name in self._keep:
@@ -274,7 +283,7 @@ class Leaders:
             for values, field in zip((times, *places), self.hidden, strict=True):
                 output.append(pa.array(values.astype(field.type.to_pandas_dtype())))
             schema = pa.schema([*schema, *self.hidden])
-        return [pa.RecordBatch.from_arrays(output, schema=schema)]
+        return pa.RecordBatch.from_arrays(output, schema=schema)
 
     def _for_ranking(self, ids: IntArray, known: Sequence[Known]) -> pa.RecordBatch:
         """What the keys are ranked by; key columns, which cost most, only where they are needed."""

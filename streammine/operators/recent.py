@@ -36,10 +36,10 @@ Mask = npt.NDArray[np.bool_]
 class Recent:
     """What the rows of the last `length` of each key amount to, after each row that comes or leaves.
 
-    A SequentialOperator that HoldsWindows and KeepsState. A row of time t is taken into account until it is
-    `length` old: at time t + length it leaves, before the rows of that time come. Whenever a row comes, its
-    key's columns, aggregates and the row's own `keep` columns are told. When rows leave, that is told where
-    it changes an aggregate, with null in the columns of `keep`. An aggregate of nothing is null.
+    A SequentialOperator that GoesByTime, HoldsWindows and KeepsState. A row of time t is taken into account
+    until it is `length` old: at time t + length it leaves, before the rows of that time come. Whenever a row
+    comes, its key's columns, aggregates and the row's own `keep` columns are told. When rows leave, that is
+    told where it changes an aggregate, with null in the columns of `keep`. An aggregate of nothing is null.
 
     The operator keeps the rows of the last while, as numbers, and what they amount to by key; a snapshot
     holds the rows alone.
@@ -101,6 +101,12 @@ class Recent:
         self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
     ) -> list[pa.RecordBatch]:
         """See contracts.SequentialOperator."""
+        return [batch for batch, _ in self.run_through(epoch, bag)]
+
+    def run_through(
+        self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
+    ) -> list[tuple[pa.RecordBatch, IntArray]]:
+        """See contracts.GoesByTime."""
         if self._stale:
             self._recount()
         batches = [batch for _, batch in bag if batch.num_rows]
@@ -133,8 +139,8 @@ class Recent:
 
     def _told(
         self, leaving: Columns, coming: pa.RecordBatch | None, arrived: Columns | None
-    ) -> list[pa.RecordBatch]:
-        """All that changes in an epoch, in the order of time."""
+    ) -> list[tuple[pa.RecordBatch, IntArray]]:
+        """All that changes, in the order of time, and in which epoch."""
         left = leaving[0].size
         if not left and arrived is None:
             return []
@@ -171,7 +177,8 @@ class Recent:
             places = [column[rows] for column in rest[2 * len(self._sources) :]]
             output += self._order.columns(times[rows], comes[rows].astype(np.int8), places, rows)
             schema = pa.schema([*schema, *self.hidden])
-        return [pa.RecordBatch.from_arrays(output, schema=schema)] if rows.size else []
+        batch = pa.RecordBatch.from_arrays(output, schema=schema)
+        return [(batch, self._epoch.of_time(times[rows]))] if rows.size else []
 
     def _values_of(
         self, state: _State, columns: Sequence[IntArray], rows: int

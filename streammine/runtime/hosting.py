@@ -19,7 +19,7 @@ from streammine.engine.replay_meter import ReplayCount
 from streammine.engine.slice import SliceMachine
 from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import CloseEpoch, Finish, WorkResult
-from streammine.model.contracts import BatchSpill, Position, SourceReader, Store
+from streammine.model.contracts import BatchSpill, Position, Store
 from streammine.model.control import DamagedSnapshot
 from streammine.model.errors import (
     JobFailedError,
@@ -30,6 +30,7 @@ from streammine.model.errors import (
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobSpec
+from streammine.model.source_contracts import SourceReader
 from streammine.model.topology import Topology
 from streammine.runtime.read_times import ReadTimes
 from streammine.runtime.signed_code import value_loader

@@ -87,14 +87,18 @@ class ReplicaBook:
         assert not self.working, f"{self.name}: two runs of work at a time"
         assert not self.finished, f"{self.name}: work after its end"
         self.working = True
+        closing = self.closed_up_to
         for item in work:
             match item:
                 case Accumulate(channel, _, epoch, _, body):
+                    assert epoch > closing, f"{self.name}: data of epoch {epoch}, which is closed"
                     self._accumulates(channel, epoch, body, contents)
                 case Discard(channel, epoch):
+                    assert epoch > closing, f"{self.name}: data of epoch {epoch} taken back"
                     self.taken.get(channel, {}).pop(epoch, None)
                 case CloseEpoch(epoch):
-                    self._closes(epoch, contents)
+                    assert epoch > closing, f"{self.name}: {epoch} closed after {closing}"
+                    closing = epoch
                 case Finish():
                     self._closes(INFINITY, contents)
                 case Freeze(epoch):
@@ -105,7 +109,6 @@ class ReplicaBook:
                     continue
 
     def _accumulates(self, channel: int, epoch: int, body: object, contents: BagContents) -> None:
-        assert epoch > self.closed_up_to, f"{self.name}: data of epoch {epoch}, which is closed"
         batch = loaded(body)
         assert batch is not None
         taken = self.taken.setdefault(channel, {})
@@ -155,9 +158,7 @@ class ReplicaBook:
         if result.taken is not None:
             self._takes_state(result.taken.epoch)
         for epoch in result.closed:
-            assert epoch > self.closed_up_to, (
-                f"{self.name}: epoch {epoch} was closed after {self.closed_up_to}"
-            )
+            self._closes(epoch, contents)
             self.closed_up_to = epoch
         self.finished = self.finished or result.finished
         self._complete(result, contents)

@@ -136,7 +136,7 @@ _SLICE = {
 """What a slice's machine takes in each phase. One that has not started has done no work, and of what it
 passes on, the ends of empty epochs, some may get lost; one that has finished is not started again."""
 
-_WORK_RESULTS = ("read", "epochs closed", "nothing closed", "frozen", "finished")
+_WORK_RESULTS = ("read", "an epoch closed", "epochs closed", "nothing closed", "frozen", "finished")
 
 _NO_LIVE_CODE = "the virtual cluster hands on whole batches only, and sampled user code that works"
 _ENDS_EARLY = "it ends the job before its output is whole, so there is no digest to compare"

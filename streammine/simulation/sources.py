@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
+from streammine.model.contracts import DeadRows, IntArray, Position
 from streammine.model.epochs import BEGINNING, FIRST_TIME, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.modules import load_object
 from streammine.model.readable_rows import readable_rows
+from streammine.model.source_contracts import Delivery, Piece
 from streammine.model.source_order import (
     NO_TIME,
     merge_keys,

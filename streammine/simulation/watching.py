@@ -63,7 +63,7 @@ def _came_of(result: stimuli.WorkResult) -> str:
         return "finished"
     if result.open_epoch is not None:
         return "read"
-    return "epochs closed" if result.closed else "nothing closed"
+    return ("nothing closed", "an epoch closed", "epochs closed")[min(2, len(result.closed))]
 
 
 def _watch_chain(chain: SnapshotChain, note: Note) -> None:

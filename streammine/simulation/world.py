@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from streammine.assembly import AGREEMENT, CompiledJob, Environment
 from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
-from streammine.model.contracts import IntArray, Position, SourceReader, Store
+from streammine.model.contracts import IntArray, Position, Store
 from streammine.model.job import JobSpec
+from streammine.model.source_contracts import SourceReader
 from streammine.simulation.clock import VirtualClock
 from streammine.simulation.coordinator import VirtualCoordinator
 from streammine.simulation.coverage import Coverage

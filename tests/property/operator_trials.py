@@ -138,6 +138,7 @@ def _some_trial(operator: Any, random: np.random.Generator) -> Trial:
         parts=parts,
         combined=traits.combinable and bool(random.random() < 0.5),
         restored=bool(random.random() < 0.7),
+        epochs_together=int(random.integers(1, 5)),
     )
 
 

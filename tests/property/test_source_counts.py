@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
+from streammine.engine.edges import OutgoingEdges, StageNode
+from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import Freeze, Read
 from streammine.model.contracts import DEAD_SCHEMA, Position
@@ -64,7 +65,9 @@ def processor(
     return SourceProcessor(
         SliceId("s", 0),
         lambda place: open_reader(resolved, source, epoch, 0, 1, None, place),
-        OutgoingEdges(0, StageNode(children=[stage]), OutgoingEdge((DEAD,), (), None, 0)),
+        OutgoingEdges(
+            SliceId("counts", 0), StageNode(children=[stage]), OutgoingEdge((DEAD,), (), None, 0)
+        ),
         carries_order=False,
         carries_time=epoch.kind == "time",
         position=position,

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streammine.model.contracts import Position, SourceReader
+from streammine.model.contracts import Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.source_contracts import SourceReader
 from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
 from streammine.runtime.sources import (
     delimited,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from streammine.model.contracts import SourceReader
+from streammine.model.source_contracts import SourceReader
 from streammine.runtime.sources.live.addresses import Address
 from streammine.runtime.sources.live.handover import Handover
 from streammine.runtime.sources.live.intake import Intake, IntakeRules

@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from streammine.model.contracts import Delivery, Position
+from streammine.model.contracts import Position
 from streammine.model.epochs import BEGINNING, EpochDefinition
 from streammine.model.formats import RawFormat
 from streammine.model.ingest_chain import find_end
 from streammine.model.ingest_log import End, Entry, Receipt
+from streammine.model.source_contracts import Delivery
 from streammine.runtime.sources.live.handover import Handover
 from streammine.runtime.sources.live.intake import Intake, IntakeRules
 from streammine.runtime.sources.live.log_folder import LocalLog, LogFolder

@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from streammine.model.contracts import Delivery, Position
+from streammine.model.contracts import Position
 from streammine.model.epoch_log import EpochSettings
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.replay_job import ReplayRequest, ReplayTarget
+from streammine.model.source_contracts import Delivery
 from streammine.model.topology.replay_source import ReplaySource
 from streammine.pipeline.replay import replay_of, serve
 from streammine.runtime.sources.live import open_replay_reader

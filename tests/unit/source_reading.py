@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from streammine.model.contracts import Delivery, SourceReader
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.source_contracts import Delivery, SourceReader
 from streammine.runtime.sources import open_reader, resolve_source
 
 COUNT = EpochDefinition("count", 70)

@@ -372,7 +372,8 @@ def test_bags_that_come_at_once_are_told_together_and_may_settle_their_epochs() 
     effects = bench.frame(WEST, 6, rows=1)
     (run,) = [each for each in effects if isinstance(each, Run)]
     assert [(each.channel, each.epoch) for each in run.work if isinstance(each, Accumulate)] == [
-        (WEST, 5)
+        (WEST, 5),
+        (EAST, 6),
     ]
     assert bench.named() == [("1", 5), ("1", 6)]
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streammine.model.contracts import SourceReader
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import InputError
+from streammine.model.source_contracts import SourceReader
 from streammine.model.topology.sources import FilesSource
 from streammine.runtime.sources import open_reader, parquet, plain_columns, resolve_source
 from streammine.runtime.sources.deferred import Demand

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streammine.engine.edges import OutgoingEdge
+from streammine.engine.outgoing_edge import OutgoingEdge
+from streammine.engine.span import Span
 from streammine.engine.stimuli import Output
 from streammine.model.errors import UserCodeError
+from streammine.model.ids import SliceId
 
 BATCH = pa.record_batch({"key": [10, 11, 12]})
 
@@ -29,7 +31,7 @@ class Fixed:
 def pushed(answer: Any) -> dict[int, list[int]]:
     outputs: list[Output] = []
     edge = OutgoingEdge((5, 6), ("key",), Fixed(answer), target="counts")
-    edge.push(0, 0, BATCH, outputs)
+    edge.push(SliceId("clicks", 0), Span.one(0, BATCH), outputs)
     return {each.channel: each.body.column("key").to_pylist() for each in outputs}
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from streammine.engine import source_processor as module
 from streammine.engine.bag import BagMemory
-from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
+from streammine.engine.edges import OutgoingEdges, StageNode
+from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import (
@@ -29,10 +30,8 @@ from streammine.engine.stimuli import (
 from streammine.model.contracts import (
     Accumulator,
     Combiner,
-    Delivery,
     EpochClose,
     FrozenState,
-    Piece,
     Position,
     StatefulOperator,
     Traits,
@@ -42,13 +41,16 @@ from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import UserCodeError
 from streammine.model.ids import SliceId
 from streammine.model.snapshots import SnapshotRecord
+from streammine.model.source_contracts import Delivery, Piece
 from tests.unit.memory_spill import MemorySpill
 
 EPOCH = EpochDefinition("count", 10)
 
 
 def edges(channel: int = 8) -> OutgoingEdges:
-    return OutgoingEdges(0, StageNode(edges=[OutgoingEdge((channel,), (), None, 0)]), None)
+    return OutgoingEdges(
+        SliceId("counts", 0), StageNode(edges=[OutgoingEdge((channel,), (), None, 0)]), None
+    )
 
 
 def numbers(*values: int) -> pa.RecordBatch:

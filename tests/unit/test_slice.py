@@ -10,7 +10,7 @@ from streammine.engine.waiting import MOST_PER_RUN
 from streammine.model.epochs import INFINITY
 from streammine.model.errors import ProtocolError
 from tests.unit.small_slices import check, operator, source
-from tests.unit.transcripts import played
+from tests.unit.transcripts import ARRIVING_BYTES, played
 
 
 def test_an_epoch_is_accumulated_at_once_and_closed_when_all_channels_have_ended_it() -> None:
@@ -77,9 +77,9 @@ def test_what_is_taken_while_several_epochs_wait_is_said() -> None:
     assert runs("start", "0.0 little 5", "0.1 end 5") == [(2, 0)]
     assert runs("0.2 little 6", "0.3 little 6", "0.4 end 6", "0.5 data 7", "0.6 end 7") == []
     # a little frame has one byte
-    assert runs("0.7 little 8", "done closed 5") == [(3, 2)]
+    assert runs("0.7 little 8", "done closed 5") == [(5, 2 + ARRIVING_BYTES)]
     # epoch 8 is not complete yet
-    assert runs("done closed 6") == [(2, 0)]
+    assert runs("0.8 end 8", "done closed 6 closed 7") == [(2, 0)]
 
 
 def test_an_epochs_end_may_come_with_its_last_data() -> None:

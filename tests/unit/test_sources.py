@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streammine.model.contracts import Delivery, SourceReader
 from streammine.model.durations import Rate
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError, TopologyError
+from streammine.model.source_contracts import Delivery, SourceReader
 from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
 from streammine.operators.generators import Keys, Readings, Words, word_of_rank
 from streammine.runtime.sources import open_reader, resolve_source

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from streammine import Topology
-from streammine.model.contracts import Delivery
 from streammine.model.durations import Rate
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.source_contracts import Delivery
 from streammine.model.topology.sources import FilesSource, GeneratorSource, LogSource
 from streammine.runtime.sources import first_event_time, open_reader, opening, resolve_source
 from streammine.runtime.sources.epoch_reader import EpochReader

@@ -95,6 +95,8 @@ class Trial:
     parts: int = 1
     combined: bool = False
     restored: bool = False
+    epochs_together: int = 1
+    """Handed over at once, to an operator that GoesByTime."""
 
     def __str__(self) -> str:
         words = []
@@ -103,6 +105,7 @@ class Trial:
         words += ["shuffled"] if self.shuffled else []
         words += [f"{self.parts} combiners"] if self.combined else []
         words += [f"{self.parts} accumulators"] if self.parts > 1 and not self.combined else []
+        words += [f"{self.epochs_together} epochs at once"] if self.epochs_together > 1 else []
         words += ["lost and restored from snapshots"] if self.restored else []
         return ", ".join(words) or "the same events once more"
 
@@ -111,6 +114,8 @@ class Trial:
         """What is wrong with an operator that passes simpler trials and not this one."""
         if self.restored:
             return "remembers something outside its state, which a crash loses"
+        if self.epochs_together > 1:
+            return "depends on how many epochs it is given at once"
         if self.parts > 1:
             return "depends on how events are grouped before they are merged"
         if self.shuffled:

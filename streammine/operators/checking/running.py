@@ -13,6 +13,7 @@ from streammine.model.contracts import (
     DeadRows,
     EpochClose,
     FrozenState,
+    GoesByTime,
     KeepsState,
     SetsAside,
     StatefulOperator,
@@ -69,12 +70,20 @@ class _Running:
 
     def run(self) -> Run:
         self._operator.prepare()
-        for number, (epoch, ports) in enumerate(self._events.epochs.items()):
+        epochs = list(self._events.epochs.items())
+        together = self._trial.epochs_together if isinstance(self._operator, GoesByTime) else 1
+        for first in range(0, len(epochs), together):
+            epoch, ports = epochs[first]
             self._close_due(before=epoch)
-            if self._trial.restored and number and self._random.random() < FROZEN:
+            if self._trial.restored and first and self._random.random() < FROZEN:
                 self._freeze(epoch, ports)
-            self._arrivals[epoch] = self._trial.arrival(ports, self._random)
-            self._steps.append(self._epoch(epoch, ports, self._arrivals[epoch]))
+            stretch = epochs[first : first + together]
+            for each, of_each in stretch:
+                self._arrivals[each] = self._trial.arrival(of_each, self._random)
+            if len(stretch) > 1:
+                self._steps += self._through(stretch)
+            else:
+                self._steps.append(self._epoch(epoch, ports, self._arrivals[epoch]))
         self._close_due(before=None)
         if hasattr(self._operator, "flush"):
             last = max(self._events.epochs) + 1
@@ -129,6 +138,21 @@ class _Running:
         else:
             made = operator.run(self._close(epoch), iter(arriving))
         return self._step(epoch, made, operator, *combiners)
+
+    def _through(self, epochs: Sequence[tuple[int, Sequence[pa.RecordBatch]]]) -> list[Step]:
+        """What leaves in some epochs that the operator is given at once."""
+        arriving = [
+            (port, ports[port].take(pa.array(numbers)))
+            for epoch, ports in epochs
+            for port, numbers in self._arrivals[epoch]
+        ]
+        last, _ = epochs[-1]
+        tables: dict[int, list[pa.Table]] = {}
+        for batch, of_rows in self._operator.run_through(self._close(last), iter(arriving)):
+            for epoch in np.unique(of_rows):
+                rows = pa.Table.from_batches([batch]).filter(pa.array(of_rows == epoch))
+                tables.setdefault(int(epoch), []).append(rows)
+        return [Step(epoch, pa.concat_tables(parts)) for epoch, parts in sorted(tables.items())]
 
     def _applied(
         self, epoch: int, arriving: Sequence[tuple[int, pa.RecordBatch]], arrival: Arrival

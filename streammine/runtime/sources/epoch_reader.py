@@ -12,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece, Position
+from streammine.model.contracts import DeadRows, IntArray, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
+from streammine.model.source_contracts import Delivery, Piece
 from streammine.runtime.sources.due_epochs import DueEpochs
 from streammine.runtime.sources.pace import Pace
 from streammine.runtime.sources.runs import RowRun, RunReader

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streammine.model.contracts import Position, SourceReader
+from streammine.model.contracts import Position
 from streammine.model.epochs import EpochDefinition
 from streammine.model.job import ResolvedSource
+from streammine.model.source_contracts import SourceReader
 from streammine.model.topology.live_sources import LiveSource
 from streammine.model.topology.replay_source import ReplaySource
 from streammine.model.topology.sources import (

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from streammine.model.contracts import Delivery, Piece, Position, SourceReader
+from streammine.model.contracts import Position
 from streammine.model.epochs import BEGINNING, FIRST_TIME, INFINITY, EpochDefinition
+from streammine.model.source_contracts import Delivery, Piece, SourceReader
 from streammine.model.topology.sources import FilesSource
 
 ONE_EPOCH = EpochDefinition("count", 2**62)

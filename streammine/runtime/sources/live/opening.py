@@ -6,12 +6,13 @@ import logging
 import os
 from collections.abc import Sequence
 
-from streammine.model.contracts import Position, SourceReader
+from streammine.model.contracts import Position
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StreammineError, TopologyError
 from streammine.model.formats import RawFormat
 from streammine.model.ingest_chain import Link, find_end
 from streammine.model.locations import below
+from streammine.model.source_contracts import SourceReader
 from streammine.model.topology.live_sources import AnyLiveSource, HttpSource, TcpSource
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.sources.live.addresses import Address, Token

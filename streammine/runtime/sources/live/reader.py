@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, Delivery, Piece, Position
+from streammine.model.contracts import DeadRows, Position
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import InputError
 from streammine.model.ids import ROW_COLUMN
 from streammine.model.ingest_chain import Link, Place, chain, read_entries
 from streammine.model.ingest_log import DeadRow, End, Entry, Events, Idle, Replayed
+from streammine.model.source_contracts import Delivery, Piece
 from streammine.model.source_order import usable_event_times
 from streammine.runtime.sources.live.handover import Handover
 from streammine.runtime.sources.live.log_folder import LogFolder

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from streammine.model.contracts import Position, SourceReader
+from streammine.model.contracts import Position
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StreammineError
 from streammine.model.ingest_chain import Link, find_end
+from streammine.model.source_contracts import SourceReader
 from streammine.model.topology.replay_source import ReplaySource
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.sources.files import absolute

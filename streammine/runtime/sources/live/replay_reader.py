@@ -8,11 +8,12 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import DeadRows, Delivery, IntArray, Piece
+from streammine.model.contracts import DeadRows, IntArray
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.errors import InputError
 from streammine.model.ids import FILE_COLUMN, ROW_COLUMN
 from streammine.model.ingest_log import Parcel, Replayed
+from streammine.model.source_contracts import Delivery, Piece
 from streammine.model.source_order import usable_event_times
 from streammine.runtime.sources.live.reader import WAKE_SECONDS, LogReader
 

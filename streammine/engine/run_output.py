@@ -1,0 +1,59 @@
+"""What a run of work gives to the outgoing edges.
+
+Where stages or a split lie behind them, the rows of several small epochs go there together.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from streammine.engine.edges import OutgoingEdges
+from streammine.engine.kept import batch_nbytes
+from streammine.engine.span import SPAN_ROWS, Span
+from streammine.engine.stimuli import Output
+from streammine.model.contracts import DeadRows
+
+
+class RunOutput:
+    """Rows come with ascending epochs; `end` says which of these are over. `nbytes`: of what came."""
+
+    def __init__(self, edges: OutgoingEdges) -> None:
+        self.outputs: list[Output] = []
+        self.nbytes = 0
+        self._edges = edges
+        self._waiting: list[tuple[int, pa.RecordBatch]] = []
+        self._waiting_rows = 0
+
+    def push(self, epoch: int, batch: pa.RecordBatch) -> None:
+        """Rows of one epoch."""
+        if not batch.num_rows:
+            return
+        self.nbytes += batch_nbytes(batch)
+        if not self._edges.gain_by_spans or batch.num_rows >= SPAN_ROWS:
+            self._flush()
+            self._edges.push(Span.one(epoch, batch), self.outputs)
+            return
+        if self._waiting_rows + batch.num_rows > SPAN_ROWS:
+            self._flush()
+        self._waiting.append((epoch, batch))
+        self._waiting_rows += batch.num_rows
+
+    def push_span(self, span: Span) -> None:
+        """Rows of several epochs."""
+        self._flush()
+        self.nbytes += batch_nbytes(span.batch)
+        self._edges.push(span, self.outputs)
+
+    def dead(self, epoch: int, origin: str, rows: DeadRows) -> None:
+        """Rows that could not be used."""
+        self._edges.dead(epoch, origin, rows, self.outputs)
+
+    def end(self, open_epoch: int) -> None:
+        """Every epoch below `open_epoch` is complete here."""
+        self._flush()
+        self._edges.end(open_epoch, self.outputs)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._edges.push(Span.joined(self._waiting), self.outputs)
+            self._waiting, self._waiting_rows = [], 0
