@@ -1,8 +1,8 @@
 """How fast the replicas of a vertex catch up, which is faster than they keep up.
 
 Who keeps up does a run of work for every few batches that come. While several complete epochs wait, a run
-takes all that waits of one, so less time goes into each of them. Every such run is measured, whatever has
-made the replica late: a recovery, a move, or a long breath of the machine.
+takes all that waits of one, and of some more where they are small, so less time goes into each of them. Every
+such run is measured, whatever has made the replica late: a recovery, a move, or a long breath of the machine.
 """
 
 from __future__ import annotations

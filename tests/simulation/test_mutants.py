@@ -7,7 +7,7 @@ output without a word.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
@@ -58,6 +58,28 @@ def test_a_frontier_that_is_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         return candidate if candidate is not None and candidate <= self.complete_below else None
 
     monkeypatch.setattr(Frontier, "next_to_close", next_to_close)
+    assert problem()
+
+
+def test_an_epoch_that_is_closed_with_others_before_it_is_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def complete_behind(self: Frontier, epoch: int, most: int) -> Sequence[int]:
+        return [each for each in self._open if each > epoch][:most]
+
+    monkeypatch.setattr(Frontier, "complete_behind", complete_behind)
+    assert problem()
+
+
+def test_epochs_that_go_beyond_a_barrier_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    close_more = SliceMachine._close_more
+
+    def blindly(self: SliceMachine, closing: int, waited_bytes: int, work: list[Work]) -> None:
+        barriers, self.barriers = self.barriers, []
+        close_more(self, closing, waited_bytes, work)
+        self.barriers = barriers
+
+    monkeypatch.setattr(SliceMachine, "_close_more", blindly)
     assert problem()
 
 
