@@ -24,12 +24,7 @@ import pyarrow as pa
 
 from replication.documents import fetch, seal, unseal
 from replication.naming import SnapshotName, snapshot_of
-from streammine.model.contracts import (
-    Carried,
-    FrozenSlice,
-    Position,
-    Store,
-)
+from streammine.model.contracts import Carried, FrozenSlice, Position, Store
 from streammine.model.documents import checksum
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import SnapshotDamagedError

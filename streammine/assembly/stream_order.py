@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streammine.engine.union_order import UnionOrder, union_orders
+from streammine.model.errors import TopologyError
 from streammine.model.ids import (
     FILE_COLUMN,
     KEY_COLUMN_PREFIX,
@@ -65,3 +66,21 @@ def check_orders(job: CompiledJob) -> None:
         if isinstance(job.operators.get(vertex.name), InEventOrder):
             with job.topology.places.of(vertex.name):
                 job.vertex_operator(vertex.name)
+                for name in job.operators[vertex.name].input_names:
+                    _check_times(job, vertex.name, name, set())
+
+
+def _check_times(job: CompiledJob, reader: str, name: str, seen: set[str]) -> None:
+    """Refuse a union with rows that have no event time, which its order columns hide, as do those of a
+    user's operator behind it."""
+    settings = job.operators.get(name)
+    if settings is None or name in seen or stream_order(job, name)[0].name != TIME_COLUMN:
+        return
+    seen.add(name)
+    for each in settings.input_names:
+        if isinstance(settings, UnionOperator) and stream_order(job, each)[0].name != TIME_COLUMN:
+            raise TopologyError(
+                f"operator {reader!r} takes events one after the other, each with its event time, and of "
+                f"those that {name!r} unites the rows of {each!r} have none"
+            )
+        _check_times(job, reader, each, seen)

@@ -31,9 +31,12 @@ class Bag:
     memory: BagMemory
     entries: list[tuple[pa.RecordBatch | Spilled, int]] = field(default_factory=list)
     """With their bytes in memory."""
+    nbytes: int = 0
+    """Of all batches, on disk, too."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         nbytes = batch_nbytes(batch)
+        self.nbytes += nbytes
         if self.memory.used + nbytes > self.memory.limit:
             self.entries.append((Spilled(self.memory.spill, batch), 0))
             self.memory.spilled += nbytes

@@ -23,8 +23,8 @@ from streammine.model.contracts import (
     Counters,
     DeadRows,
     Derived,
+    MayAskForEpoch,
     Prepares,
-    RunsUserCode,
     StatelessOperator,
     dead_batch,
 )
@@ -32,20 +32,40 @@ from streammine.model.ids import SliceId, next_index_column
 from streammine.model.stamps import epoch_of
 from streammine.model.stream import visible
 
+MOST_SPANS_APART = 64
+
 
 @dataclass
 class StageNode:
     """A point in the tree of stages: what is done to the rows that arrive there. `union_order`: how they are
-    ordered behind it, where it is a union whose order somebody needs."""
+    ordered behind it, where it is a union whose order somebody needs. `epoch_by_epoch`: it is never given
+    rows of several epochs at once. `spans_apart`: nor is it for so many spans, after some that it could not
+    be given at once."""
 
     stage: StatelessOperator | None = None
     union_order: UnionOrder | None = None
     edges: list[OutgoingEdge] = field(default_factory=list)
     children: list[StageNode] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
+    epoch_by_epoch: bool = False
+    spans_apart: int = 0
 
     def __post_init__(self) -> None:
         self.located = user_code(self.stage)
+        self.asking = self.located if isinstance(self.located, MayAskForEpoch) else None
+        # what is tried on a span may be done once more, for each epoch
+        self.epoch_by_epoch = self.stage is not None and not self.stage.deterministic
+        self._apart_next = 1
+
+    def taken_apart(self) -> None:
+        """A span had to be done once more, epoch by epoch: the more often in a row, the longer it is not
+        tried again."""
+        self.spans_apart = self._apart_next
+        self._apart_next = min(2 * self._apart_next, MOST_SPANS_APART)
+
+    def taken_at_once(self) -> None:
+        """A span was done."""
+        self._apart_next = 1
 
 
 class OutgoingEdges:
@@ -68,9 +88,12 @@ class OutgoingEdges:
         """How many of `rows_dead` an epoch has, where the slice asks for that; it forgets those that it
         has saved."""
         self._edges = list(_edges_below(root))
-        stages = len(_nodes_below(root)) > 1
-        self.gain_by_spans = stages or any(each.splits for each in self._edges)
-        """Whether anything is done here once per batch."""
+        self._splits = any(each.splits for each in self._edges)
+
+    @property
+    def gain_by_spans(self) -> bool:
+        """Whether anything is done here once per batch, be it of one epoch or of several."""
+        return self._splits or not all(child.epoch_by_epoch for child in self.root.children)
 
     def prepare(self) -> None:
         """Import user code and load kernels, once, before the first batch."""
@@ -89,7 +112,7 @@ class OutgoingEdges:
 
     def _push(self, node: StageNode, span: Span, outputs: list[Output]) -> None:
         if node.stage is not None:
-            derived = self._derived(node.stage, node.located, span)
+            derived = self._derived(node, node.stage, span)
             if derived is None:
                 for part in span.parts():
                     self._push(node, Span.one(*part), outputs)
@@ -107,29 +130,57 @@ class OutgoingEdges:
                 return
             span = span.derived(batch, derived)
         for edge in node.edges:
-            with self._blame(span):
-                edge.push(self.slice_id, span, outputs)
+            self._leave(edge, span, outputs)
         for child in node.children:
             self._push(child, span, outputs)
 
-    def _derived(
-        self, stage: StatelessOperator, located: RunsUserCode | None, span: Span
-    ) -> Derived | None:
-        """What a stage makes of the rows; None where that has to be asked for each epoch, because of rows
-        that it can't use: theirs has to be told."""
-        if located is not None:
-            located.locate(self.slice_id.index, self._shown(span.epochs[0]))
+    def _derived(self, node: StageNode, stage: StatelessOperator, span: Span) -> Derived | None:
+        """What a stage makes of the rows; None where it has to be given each epoch's for themselves: because
+        it wants to know the epoch, or because of rows that it can't use, whose epoch has to be told."""
+        if not span.is_single and (node.epoch_by_epoch or node.spans_apart):
+            node.spans_apart = max(0, node.spans_apart - 1)
+            return None
+        epoch = self._shown(span.epochs[0])
+        if node.located is not None:
+            node.located.locate(self.slice_id.index, epoch)
         if span.is_single:
-            with self._blame(span):
-                return stage.apply(visible(span.batch))
+            with Blame(self.slice_id, epoch):
+                derived = stage.apply(visible(span.batch))
+            node.epoch_by_epoch |= node.asking is not None and node.asking.asked_for_epoch
+            return derived
         try:
             derived = stage.apply(visible(span.batch))
+        except AssertionError:
+            raise
         except Exception:
+            # the same once more says in which epoch it is
+            node.taken_apart()
             return None
-        return derived if derived.dead is None else None
+        if node.asking is not None and node.asking.asked_for_epoch:
+            node.epoch_by_epoch = True
+            return None
+        if derived.dead is not None:
+            node.taken_apart()
+            return None
+        node.taken_at_once()
+        return derived
 
-    def _blame(self, span: Span) -> Blame:
-        return Blame(self.slice_id, self._shown(span.epochs[0]), self._shown(span.epochs[-1]))
+    def _leave(self, edge: OutgoingEdge, span: Span, outputs: list[Output]) -> None:
+        """Rows go to an edge; where it fails on those of several epochs, as a user's partitioner may, once
+        more epoch by epoch, to say in which of them it does."""
+        if edge.combining is None and not span.is_single:
+            before = len(outputs)
+            try:
+                edge.push(self.slice_id, span, outputs)
+            except AssertionError:
+                raise
+            except Exception:
+                del outputs[before:]
+            else:
+                return
+        for epoch, batch in span.parts():
+            with Blame(self.slice_id, self._shown(epoch)):
+                edge.push(self.slice_id, Span.one(epoch, batch), outputs)
 
     def _shown(self, time: int) -> int:
         """The epoch that an error is told with."""
@@ -148,9 +199,8 @@ class OutgoingEdges:
 
     def end(self, open_epoch: int, outputs: list[Output]) -> None:
         failed: list[tuple[int, str, DeadRows]] = []
-        told = self._shown(open_epoch - 1) if self.stamped else None
         for edge in self._edges:
-            edge.end(self.slice_id, open_epoch, told, outputs, failed)
+            edge.end(self.slice_id, open_epoch, outputs, failed)
         for epoch, origin, rows in failed:
             self.dead(open_epoch - 1 if self.stamped else epoch, origin, rows, outputs)
         if len(outputs) > 1:

@@ -28,7 +28,7 @@ from streammine.model.contracts import (
 from streammine.model.errors import UserCodeError
 from streammine.model.ids import SliceId
 from streammine.model.job import EdgeKind
-from streammine.model.stamps import epoch_of, leaving
+from streammine.model.stamps import epoch_of, leaving, made_in
 from streammine.model.stream import visible
 
 FRAME_BYTES = 64 << 20
@@ -96,14 +96,12 @@ class OutgoingEdge:
         self,
         slice_id: SliceId,
         open_epoch: int,
-        told: int | None,
         outputs: list[Output],
         dead: list[tuple[int, str, DeadRows]],
     ) -> None:
         """Every epoch below `open_epoch` is complete here: its partials leave.
 
-        Events that failed in a user's combiner are added to `dead`, with epoch and operator. `told`: the
-        epoch that an error is told with, where times are stamps.
+        Events that failed in a user's combiner are added to `dead`, with epoch and operator.
         """
         if not self.combiners:
             return
@@ -111,7 +109,8 @@ class OutgoingEdge:
         for epoch in sorted(epoch for epoch in self.combiners if epoch < open_epoch):
             combiner = self.combiners.pop(epoch)
             assert self.combining is not None
-            with Blame(slice_id, epoch if told is None else told):
+            made = epoch if self.kind == "plain" else made_in(self.kind, epoch)
+            with Blame(slice_id, made):
                 partials = Span.one(epoch, combiner.partials())
                 self._send(partials, self.combining.partial_keys, outputs)
             # only user code fails on single events; the check costs microseconds
@@ -183,10 +182,10 @@ def split(
     ordered = span.batch.take(pa.array(order))
     parts = []
     start = 0
-    for group, count in enumerate(counts.tolist()):
-        if count:
-            target, number = divmod(group, epochs)
-            parts.append((target, span.epochs[number], ordered.slice(start, count)))
+    for group in np.flatnonzero(counts).tolist():
+        count = int(counts[group])
+        target, number = divmod(group, epochs)
+        parts.append((target, span.epochs[number], ordered.slice(start, count)))
         start += count
     return parts
 

@@ -4,6 +4,9 @@ Runs on worker threads, one call at a time. Pure but for the contracts handed in
 sink's store). Committed state changes in `CloseEpoch` only; everything of an open epoch lies in
 accumulators by (channel, epoch), so that one channel's share can be discarded. `Freeze` comes between two
 epochs, when committed state is all there is to keep.
+
+A run of work may close several epochs. Those that become due in between are closed unasked, and once there is
+enough, the rest are left: the machine asks for them again.
 """
 
 from __future__ import annotations
@@ -21,7 +24,12 @@ from streammine.engine.edges import OutgoingEdges
 from streammine.engine.kept import loaded
 from streammine.engine.order import in_strict_order
 from streammine.engine.run_output import RunOutput
-from streammine.engine.slice_settings import OUTPUT_BYTES_PER_RUN, RestoredTo
+from streammine.engine.slice_settings import (
+    EPOCHS_PER_RUN,
+    INPUT_BYTES_PER_RUN,
+    OUTPUT_BYTES_PER_RUN,
+    RestoredTo,
+)
 from streammine.engine.span import Span
 from streammine.engine.stimuli import (
     Accumulate,
@@ -125,6 +133,8 @@ class OperatorProcessor:
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
         strict = self.discipline is Discipline.STRICT
         self._by_time = operator if strict and isinstance(operator, GoesByTime) else None
+        user_code = self._located is not None or self._setting_aside is not None
+        assert self._by_time is None or not user_code, "what it does is told with one epoch"
         self._merges_ports = getattr(operator, "merges_ports", False)
         # where any order is as good as another, accumulators merged by channel are the bags in that order
         self._buffers = (
@@ -142,7 +152,7 @@ class OperatorProcessor:
         leaving = RunOutput(self.edges)
         closing: list[CloseEpoch] = []
         closed: list[int] = []
-        finished = False
+        enough = finished = False
         frozen = None
         taken, taken_bytes = None, 0
         for item in work:
@@ -152,8 +162,7 @@ class OperatorProcessor:
                 case CloseEpoch() if self._by_time is not None:
                     closing.append(item)
                 case CloseEpoch():
-                    if not closed or leaving.nbytes < OUTPUT_BYTES_PER_RUN:
-                        self._close(item, closed, leaving)
+                    enough = enough or not self._close(item, closed, leaving)
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
                 case Freeze():
@@ -285,27 +294,48 @@ class OperatorProcessor:
     def _close_through(
         self, items: Sequence[CloseEpoch], closed: list[int], leaving: RunOutput
     ) -> None:
-        """Close epochs, be there others due between them, with one call where there are several."""
-        first, last = items[0], items[-1]
-        if first is last:
+        """Close the first epoch, and with one call those behind it while they are near and small, be there
+        others due between them."""
+        first = items[0]
+        epochs = [first.epoch]
+        nbytes = self._bag_nbytes(first.epoch)
+        for item in items[1:]:
+            nbytes += self._bag_nbytes(item.epoch)
+            if item.epoch >= first.epoch + EPOCHS_PER_RUN or nbytes > INPUT_BYTES_PER_RUN:
+                break
+            epochs.append(item.epoch)
+        if len(epochs) == 1:
             self._close_one(first, closed, leaving)
             return
+        last = items[len(epochs) - 1]
         assert self._by_time is not None
+        assert not any(item.lost for item in items), f"{self.slice_id} is no committer"
         self.held = None
-        epochs = [item.epoch for item in items]
         close = self._close_at(last.epoch, last.watermark)
         with Blame(self.slice_id, first.epoch, last.epoch):
             for batch, of_rows in self._by_time.run_through(close, self._segments(epochs)):
-                leaving.push_span(Span.by_row(self._ordered(batch), of_rows))
+                span = Span.by_row(self._ordered(batch), of_rows)
+                assert span.epochs[0] >= first.epoch, f"rows of the closed epoch {span.epochs[0]}"
+                assert span.epochs[-1] <= last.epoch, f"rows of epoch {span.epochs[-1]} too early"
+                leaving.push_span(span)
         closed += epochs
 
-    def _close(self, item: CloseEpoch, closed: list[int], leaving: RunOutput) -> None:
-        """Close an epoch; behind others of its run of work, those first that have become due before it."""
-        due = self._due() if closed else None
-        while due is not None and due < item.epoch:
-            self._close_one(CloseEpoch(due, self.epoch.watermark(due)), closed, leaving)
+    def _bag_nbytes(self, epoch: int) -> int:
+        return sum(bag.nbytes for bag in self._bags.get(epoch, {}).values())
+
+    def _close(self, item: CloseEpoch, closed: list[int], leaving: RunOutput) -> bool:
+        """Close an epoch; behind others of its run of work, those first that have become due before it.
+        Returns whether it was closed: not once the run has closed, or has made, enough."""
+        while closed:
+            if len(closed) >= EPOCHS_PER_RUN or leaving.nbytes >= OUTPUT_BYTES_PER_RUN:
+                return False
             due = self._due()
+            if due is None or due >= item.epoch:
+                break
+            assert due > closed[-1], f"{self.slice_id}: epoch {due} is due behind {closed[-1]}"
+            self._close_one(CloseEpoch(due, self.epoch.watermark(due)), closed, leaving)
         self._close_one(item, closed, leaving)
+        return True
 
     def _close_one(self, item: CloseEpoch, closed: list[int], leaving: RunOutput) -> None:
         close = self._close_at(item.epoch, item.watermark)

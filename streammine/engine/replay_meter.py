@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from streammine.engine.stimuli import Accumulate, CloseEpoch, Read, Work, WorkResult
+from streammine.engine.stimuli import Accumulate, Read, Work, WorkResult
 
 STEP_BYTES = 64
 """What an epoch's end, or a batch, counts beside its rows: it takes time, too, where there are hardly any."""
@@ -41,7 +41,7 @@ class ReplayCount:
                 made_bytes = sum(output.nbytes for output in result.outputs)
                 self._add(made_bytes + STEP_BYTES, seconds)
         elif late_bytes:
-            steps = sum(isinstance(item, Accumulate | CloseEpoch) for item in work)
+            steps = sum(isinstance(item, Accumulate) for item in work) + len(result.closed)
             self._add(late_bytes + STEP_BYTES * steps, seconds)
 
     def _add(self, nbytes: float, seconds: float) -> None:

@@ -480,12 +480,13 @@ class SliceMachine(StandingReplica):
         """Small epochs behind the one that is closed go with it."""
         for epoch in self.frontier.complete_behind(closing, EPOCHS_PER_RUN - 1):
             taken_bytes = waited_bytes - self.waiting.nbytes
-            if taken_bytes >= INPUT_BYTES_PER_RUN or len(work) >= MOST_PER_RUN:
+            room = MOST_PER_RUN - len(work)
+            if taken_bytes >= INPUT_BYTES_PER_RUN or room <= 0:
                 return
             if self.barriers and self.barriers[0] < epoch:
                 return
             if epoch in self.waiting:
-                work += self.waiting.take(epoch)
+                work += self.waiting.take(epoch, most=room)
             if epoch in self.waiting:
                 return
             work.append(CloseEpoch(epoch, self.epoch.watermark(epoch)))

@@ -25,8 +25,8 @@ BYTES_WORTH_A_RUN = 1 << 17
 EPOCHS_PER_RUN = 8
 INPUT_BYTES_PER_RUN = 1 << 20
 OUTPUT_BYTES_PER_RUN = 4 << 20
-"""Small epochs are closed several in one run of work: a further one only while it has taken less, and has
-made less, than these."""
+"""Small epochs are closed several in one run of work, so many at most: a further one only while the run has
+taken less, and has made less, than these."""
 
 HISTORY_LENGTH = 32
 

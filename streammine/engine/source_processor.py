@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from streammine.engine.blame import Blame
 from streammine.engine.edges import OutgoingEdges
-from streammine.engine.span import SPAN_ROWS, Span
+from streammine.engine.kept import batch_nbytes
+from streammine.engine.span import SPAN_BYTES, SPAN_ROWS, Span, spans
 from streammine.engine.stimuli import Finish, Freeze, Output, Read, Work, WorkResult
 from streammine.model.contracts import (
     Counters,
@@ -131,9 +132,8 @@ class SourceProcessor:
                 wanted.append(piece)
         gain = self.carries_order or self.edges.gain_by_spans
         for pieces in _together(wanted, SPAN_ROWS if gain else 0):
-            # reading what is not decoded yet may fail, too
-            with Blame(self.slice_id, pieces[0].epoch):
-                self.edges.push(self._span(pieces), outputs)
+            for span in self._spans(pieces):
+                self.edges.push(span, outputs)
         self.edges.end(delivery.open_epoch, outputs)
         self.counters.rows_in += delivery.rows_read
         self._highest = max(self._highest, highest)
@@ -168,9 +168,24 @@ class SourceProcessor:
             self._saved_dead += dead.pop(each)
         return self._saved_dead
 
-    def _span(self, pieces: Sequence[Piece]) -> Span:
+    def _spans(self, pieces: Sequence[Piece]) -> Iterator[Span]:
         """The rows of some pieces, with the columns that order them."""
-        span = Span.joined([(piece.epoch, piece.batch) for piece in pieces])
+        parts = [(piece.epoch, self._read(piece)) for piece in pieces]
+        together = len(pieces) == 1 or sum(batch_nbytes(batch) for _, batch in parts) <= SPAN_BYTES
+        found = spans(parts) if together else [Span.one(*part) for part in parts]
+        if len(found) == 1:
+            yield self._in_order(found[0], pieces)
+            return
+        for span, piece in zip(found, pieces, strict=True):
+            yield self._in_order(span, [piece])
+
+    def _read(self, piece: Piece) -> pa.RecordBatch:
+        """The rows, which may still have to be decoded."""
+        with Blame(self.slice_id, piece.epoch):
+            return piece.batch
+
+    def _in_order(self, span: Span, pieces: Sequence[Piece]) -> Span:
+        """The rows of these pieces with the columns that order them."""
         if not self.carries_order:
             return span
         batch = span.batch
@@ -199,11 +214,11 @@ def _after(epoch: int) -> int:
 
 
 def _together(pieces: Sequence[Piece], most_rows: int) -> Iterator[Sequence[Piece]]:
-    """The pieces in their order, small ones together: of so many rows at most."""
+    """The pieces in their order, small ones of ascending epochs together: of so many rows at most."""
     group: list[Piece] = []
     rows = 0
     for piece in pieces:
-        if group and rows + piece.num_rows > most_rows:
+        if group and (rows + piece.num_rows > most_rows or piece.epoch <= group[-1].epoch):
             yield group
             group, rows = [], 0
         group.append(piece)

@@ -2,6 +2,7 @@
 
 Where epochs are small, what is done once per batch costs more than what is done to its rows. So whatever does
 not depend on the epoch, as a stage or the split by target slice, is done to the rows of many epochs at once.
+The parts that leave share memory, which is free when none of them is kept any more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import pyarrow as pa
 from streammine.model.contracts import Derived, IntArray
 
 SPAN_ROWS = 1 << 14
-"""Batches of so many rows gain nothing by being put together."""
+SPAN_BYTES = 1 << 20
+"""Batches of so much gain nothing by being put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,11 @@ class Span:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, pa.RecordBatch]]) -> Span:
-        """The rows of several batches, of which there are some, each of one epoch; epochs ascend."""
+        """The rows of several batches, of which there are some, each of one epoch; epochs ascend.
+
+        Raises pa.ArrowException where they can't be one batch: because of their types, or of the values of
+        dictionaries.
+        """
         if len(parts) == 1:
             return cls.one(*parts[0])
         bounds = np.cumsum([0, *(batch.num_rows for _, batch in parts)]).tolist()
@@ -77,3 +83,13 @@ class Span:
     def showing(self, batch: pa.RecordBatch) -> Span:
         """The same rows with other columns."""
         return Span(batch, self.epochs, self.bounds)
+
+
+def spans(parts: Sequence[tuple[int, pa.RecordBatch]]) -> list[Span]:
+    """The rows of several batches, each of one epoch, together where they can be one batch; epochs ascend."""
+    if not parts:
+        return []
+    try:
+        return [Span.joined(parts)]
+    except pa.ArrowException:
+        return [Span.one(*part) for part in parts]

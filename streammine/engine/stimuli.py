@@ -117,8 +117,9 @@ class WorkResult:
 
     `outputs` in the order in which they leave. For sources: `open_epoch` (all epochs below are
     complete), `exhausted`, `wake_after_seconds`, and `last_epoch`, the highest that was there. For
-    others: `closed` epochs in order, and `due`, the next epoch that the operator wants closed even
-    if it gets no data. `frozen`: what a Freeze handed over; `taken`: where a TakeState has led to, and
+    others: `closed` epochs in order (the first of those that the run asked to close and maybe more of them,
+    with those due in between), and `due`, the next epoch that the operator wants closed even if it gets
+    no data. `frozen`: what a Freeze handed over; `taken`: where a TakeState has led to, and
     `taken_bytes` what was read for it.
     """
 
@@ -294,7 +295,8 @@ OF_ONE_LINK = frozenset({CreditArrived, UnwantedTold, Subscribed, ResendAsked, A
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Perform the work in order on one worker thread, then report WorkDone.
+    """Perform the work in order on one worker thread, then report WorkDone. What it asks to close may be left
+    open in the end, and what becomes due meanwhile is closed unasked: the result tells.
 
     `repeats`: several epochs wait, and receivers have been given them already, by whoever was here before or
     by another replica. `late_bytes` of input that it takes where several complete epochs wait; else 0.

@@ -68,15 +68,17 @@ class WaitingWork:
         kept.append((Discard(channel, epoch), 0))
         self._epochs[epoch] = kept
 
-    def take(self, closing: int | None, enough_bytes: float = math.inf) -> list[Work]:
+    def take(
+        self, closing: int | None, enough_bytes: float = math.inf, most: int = MOST_PER_RUN
+    ) -> list[Work]:
         """Work for one run, lowest epochs first; nothing beyond the epoch that can be closed next, or once
-        there is enough."""
+        there is enough; `most` items of it."""
         taken: list[Work] = []
         left = self.nbytes - enough_bytes
-        while self._epochs and len(taken) < MOST_PER_RUN and self.nbytes > left:
+        while self._epochs and len(taken) < most and self.nbytes > left:
             lowest = min(self._epochs)
             waiting = self._epochs[lowest]
-            while waiting and len(taken) < MOST_PER_RUN and self.nbytes > left:
+            while waiting and len(taken) < most and self.nbytes > left:
                 work, nbytes = waiting.popleft()
                 self.nbytes -= nbytes
                 taken.append(work)

@@ -368,6 +368,16 @@ class RunsUserCode(Protocol):
 
 
 @runtime_checkable
+class MayAskForEpoch(RunsUserCode, Protocol):
+    """A StatelessOperator whose code can ask for the epoch of its rows."""
+
+    @property
+    def asked_for_epoch(self) -> bool:
+        """Whether it has since it was located: then what it gave is right for rows of that epoch alone."""
+        ...
+
+
+@runtime_checkable
 class SetsAside(Protocol):
     """An operator or combiner in which user code may fail on single events."""
 
@@ -437,7 +447,8 @@ class BatchSpill(Protocol):
 
 @dataclass
 class Counters:
-    """What a slice has done; sums over slices are what people see."""
+    """What a slice has done; sums over slices are what people see. Of an operator that GoesByTime, `epochs`
+    leaves out those that became due between others of one run."""
 
     rows_in: int = 0
     rows_out: int = 0

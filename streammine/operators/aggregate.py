@@ -11,12 +11,7 @@ from typing import TypedDict, Unpack
 
 import pyarrow as pa
 
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    EpochClose,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS

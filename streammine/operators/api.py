@@ -69,6 +69,11 @@ class Context:
     _draws: dict[bytes, Draws] = field(default_factory=dict, repr=False)
     _drawn_epoch: int | None = field(default=None, repr=False)
 
+    @property
+    def place(self) -> tuple[int | None, int | None]:
+        """Slice and epoch, for messages about user code that has not asked for them."""
+        return self.slice_index, self.epoch
+
     def random(self, *names: Any) -> Draws:
         """Random numbers for this epoch: the same whenever and wherever it is processed.
 

@@ -10,12 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streammine.model.canonical import canonical_order
-from streammine.model.contracts import (
-    Accumulator,
-    EpochClose,
-    IntArray,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, EpochClose, IntArray, Traits
 from streammine.model.errors import TopologyError
 from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.model.topology.ordering import OrderTerm

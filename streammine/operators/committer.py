@@ -24,13 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    EpochClose,
-    Store,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
 from streammine.model.epoch_ranges import EpochRange, EpochRanges
 from streammine.model.epochs import BEGINNING
 from streammine.model.errors import OutputError, ReplacedError

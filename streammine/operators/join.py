@@ -8,12 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    EpochClose,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
 from streammine.model.epochs import EpochDefinition
 from streammine.model.topology.join_kinds import JoinKind
 from streammine.operators import hash_join

@@ -11,13 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from streammine.model.canonical import is_encodable
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    DeadRows,
-    EpochClose,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, DeadRows, EpochClose, Traits
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology.keyed import EPOCH_COLUMN

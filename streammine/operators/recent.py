@@ -155,9 +155,13 @@ class Recent:
         told, results = comes.copy(), []
         for _, state in self._calls:
             values, counts = self._values_of(state, rest, ids.size)
-            array, known, changed = state.advance(
-                ids, comes, counts, values, self._rows.keys[0].size
-            )
+            try:
+                array, known, changed = state.advance(
+                    ids, comes, counts, values, self._rows.keys[0].size
+                )
+            except _TotalOverflowError as error:
+                (epoch,) = self._epoch.of_time(times[error.row : error.row + 1])
+                raise OverflowError(f"in epoch {epoch}: {error}") from None
             told |= changed
             results.append((array, known))
         rows = np.flatnonzero(told)
@@ -220,6 +224,14 @@ class Recent:
         self._stale = True
 
 
+class _TotalOverflowError(OverflowError):
+    """With this row a sum left int64."""
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
 class _State(Protocol):
     """What one aggregate knows of each key. `column` is None where it looks at no value."""
 
@@ -231,7 +243,7 @@ class _State(Protocol):
     ) -> tuple[npt.NDArray[np.float64] | IntArray, Mask, Mask]:
         """After each row: the aggregate of its key, whether there is one, and whether it has changed.
 
-        Raises OverflowError.
+        Raises _TotalOverflowError.
         """
         ...
 
@@ -278,9 +290,10 @@ class _Totals:
             ids, comes, counts, values, self._numbers, self._totals, after, known, changed
         )
         if taken < ids.size:
-            raise OverflowError(
+            raise _TotalOverflowError(
                 f"with {values[taken]} of column {self.column!r} the sum of a key leaves int64; "
-                "sum smaller numbers"
+                "sum smaller numbers",
+                taken,
             )
         return after, known, changed
 

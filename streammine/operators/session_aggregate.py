@@ -10,14 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streammine.model.canonical import canonical_order
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    DeadRows,
-    EpochClose,
-    IntArray,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, DeadRows, EpochClose, IntArray, Traits
 from streammine.model.durations import Duration
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.model.topology.keyed import EPOCH_COLUMN, SPAN_COLUMNS

@@ -21,13 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    EpochClose,
-    Store,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
 from streammine.model.errors import OutputError
 from streammine.model.manifest import checksum
 from streammine.operators.collected_rows import CollectedRows

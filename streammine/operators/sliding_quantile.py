@@ -10,14 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    DeadRows,
-    EpochClose,
-    IntArray,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, DeadRows, EpochClose, IntArray, Traits
 from streammine.model.errors import TopologyError
 from streammine.model.topology.keyed import EPOCH_COLUMN
 from streammine.operators.aggregates import key_order

@@ -64,6 +64,8 @@ class SplitOperator:
         """Nothing to load."""
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
+        # a call that failed as a whole may have left some
+        self._dead.take()
         outputs = self._outputs(batch)
         matched = outputs >= 0
         if matched.all():

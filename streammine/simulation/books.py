@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from streammine.engine.kept import loaded
 from streammine.engine.processor import Processor
 from streammine.engine.slice import SliceMachine
+from streammine.engine.slice_settings import EPOCHS_PER_RUN
 from streammine.engine.stimuli import (
     Accumulate,
     CloseEpoch,
@@ -34,7 +35,8 @@ Contents = dict[int, dict[int, int]]
 class ReplicaBook:
     """One replica. `sources`: the sender by input channel. `made` and `taken` hold the contents of bags
     that are not complete yet; `lost` are the epochs that it says it has lost, `unwanted` those that a source
-    was told to pass over, of which it may have made a part before."""
+    was told to pass over, of which it may have made a part before. `asked`: the epochs that it was asked to
+    close last."""
 
     machine: SliceMachine
     processor: Processor
@@ -42,6 +44,7 @@ class ReplicaBook:
     sources: dict[int, SliceId]
     restored_after: int = BEGINNING
     working: bool = False
+    asked: list[int] = field(default_factory=list)
     finished: bool = False
     closed_up_to: int = BEGINNING
     frozen_up_to: int = BEGINNING
@@ -88,6 +91,7 @@ class ReplicaBook:
         assert not self.finished, f"{self.name}: work after its end"
         self.working = True
         closing = self.closed_up_to
+        self.asked = [item.epoch for item in work if isinstance(item, CloseEpoch)]
         for item in work:
             match item:
                 case Accumulate(channel, _, epoch, _, body):
@@ -160,8 +164,23 @@ class ReplicaBook:
         for epoch in result.closed:
             self._closes(epoch, contents)
             self.closed_up_to = epoch
+        self._check_closed(result)
         self.finished = self.finished or result.finished
         self._complete(result, contents)
+
+    def _check_closed(self, result: WorkResult) -> None:
+        """The first epochs that it was asked for, and of those in between some."""
+        closed = [epoch for epoch in result.closed if epoch in self.asked]
+        assert closed == self.asked[: len(closed)], f"{self.name}: {closed} closed of {self.asked}"
+        if self.asked:
+            assert result.closed[0] == self.asked[0], f"{self.name}: {result.closed} are closed"
+            assert result.closed[-1] <= self.asked[-1], f"{self.name}: {result.closed} are closed"
+            assert len(result.closed) <= EPOCHS_PER_RUN, f"{self.name}: a run without an end"
+        else:
+            assert not result.closed, f"{self.name}: {result.closed} are closed unasked"
+        last = result.closed[-1] if result.closed else BEGINNING
+        left = [epoch for epoch in self.asked if epoch not in closed]
+        assert not left or left[0] > last, f"{self.name}: {left[0]} is left open before {last}"
 
     def _takes_state(self, epoch: int) -> None:
         assert epoch >= self.closed_up_to, f"{self.name} went back to {epoch}"

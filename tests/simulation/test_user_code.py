@@ -202,3 +202,60 @@ def test_an_input_of_dead_rows_only_is_dead_letters_only() -> None:
         assert run.outputs == {"result": {}}
         assert run.dead_letters is not None
         assert run.dead_letters.num_rows == 9
+
+
+class WithEpoch(Mapper):
+    """Numbers with the epoch that they are told to be of."""
+
+    output: ClassVar = {"epoch": "int64", "n": "int64"}
+
+    def map(self, event: Any) -> Any:
+        return self.context.epoch, event.n
+
+
+class OddWithEpoch(Mapper):
+    """All at once; only where there is an odd one, the epoch is looked at."""
+
+    output = WithEpoch.output
+
+    def map_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        numbers = batch.column("n")
+        odd = [number % 2 == 1 for number in numbers.to_pylist()]
+        epoch = self.context.epoch if any(odd) else None
+        epochs = pa.array([epoch if each else None for each in odd], pa.int64())
+        return pa.record_batch({"epoch": epochs, "n": numbers})
+
+
+def told_epochs(mapper: type[Mapper], shuffled: bool) -> Topology:
+    """The mapper stands behind a source, or behind an operator that has several slices."""
+    topology = Topology(name="told", epoch={"count": 3}).source(
+        "numbers", files="n.parquet", prepare="none"
+    )
+    if shuffled:
+        topology = topology.operator(
+            "told", input="numbers", key="n", aggregate={"times": "count()"}, slices=2
+        )
+    return topology.operator(
+        "mapped", input="told" if shuffled else "numbers", operator=mapper
+    ).sink("result", input="mapped", format="json", path="out")
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["source", "operator"])
+@pytest.mark.parametrize("mapper", [WithEpoch, OddWithEpoch])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mapper_is_told_the_epoch_of_its_rows(
+    mapper: type[Mapper], shuffled: bool, seed: int
+) -> None:
+    numbers = [4, 8, 6, 2, 10, 12, *range(14, 60)]
+    settings = SimulationSettings(read_rows=(7, 1000)[seed % 2], work_delay_seconds=0.02)
+    run = simulate(
+        told_epochs(mapper, shuffled),
+        {"numbers": pa.table({"n": numbers})},
+        seed=seed,
+        settings=settings,
+    )
+    expected = [
+        (place // 3 if mapper is WithEpoch or number % 2 else None, number)
+        for place, number in enumerate(numbers)
+    ]
+    assert_rows(run.table("result"), expected)

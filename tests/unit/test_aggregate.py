@@ -12,12 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streammine.model.contracts import (
-    EpochClose,
-    Flushes,
-    HoldsWindows,
-    StatefulOperator,
-)
+from streammine.model.contracts import EpochClose, Flushes, HoldsWindows, StatefulOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.model.topology.aggregates import AggregateCall

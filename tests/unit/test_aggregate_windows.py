@@ -11,12 +11,7 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 
 from streammine.cli.explain_command import explain
-from streammine.model.contracts import (
-    Flushes,
-    Forgets,
-    HoldsWindows,
-    SetsAside,
-)
+from streammine.model.contracts import Flushes, Forgets, HoldsWindows, SetsAside
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology import AggregateOperator

@@ -9,13 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streammine import Topology
-from streammine.model.contracts import (
-    EpochClose,
-    Forgets,
-    HoldsWindows,
-    KeepsState,
-    SetsAside,
-)
+from streammine.model.contracts import EpochClose, Forgets, HoldsWindows, KeepsState, SetsAside
 from streammine.model.document import parse_topology
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError

@@ -12,12 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streammine.model.contracts import (
-    EpochClose,
-    Flushes,
-    HoldsWindows,
-    StatefulOperator,
-)
+from streammine.model.contracts import EpochClose, Flushes, HoldsWindows, StatefulOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology import JoinOperator

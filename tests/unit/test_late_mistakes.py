@@ -104,3 +104,45 @@ sinks:
 """
     said = refusal(tmp_path, text)
     assert said.startswith("topology.yaml:7:3: operator 'lately' takes events one after the other")
+
+
+OWN = """\
+import streammine
+
+class Own(streammine.Operator):
+    output = {"n": "int64"}
+
+    def process(self, key, event, state):
+        return event.n
+"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "",
+        "  held: {input: both, filter: n > 0}\n",
+        "  held: {input: both, key: n, operator: own:Own, discipline: strict}\n",
+    ],
+)
+def test_a_union_with_rows_that_have_no_event_time_is_missed_before_anything_starts(
+    between: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    text = f"""\
+epoch: {{time: 10s, column: n}}
+sources:
+  numbers: {{files: numbers.csv, schema: {{n: int64}}, prepare: none}}
+operators:
+  agg: {{input: numbers, key: n, aggregate: {{s: count()}}}}
+  alike: {{input: agg, map: {{n: s}}}}
+  both: {{union: [numbers, alike]}}
+{between}  lately: {{input: {"held" if between else "both"}, key: n, recent: {{m: count()}}, within: 5s}}
+sinks:
+  result: {{input: lately, format: console}}
+"""
+    said = refusal(tmp_path, text)
+    assert said.startswith(
+        f"topology.yaml:{9 if between else 8}:3: operator 'lately' takes events one"
+    )
+    assert said.endswith("of those that 'both' unites the rows of 'alike' have none")

@@ -180,6 +180,37 @@ def test_large_results_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(delayed.perform([close(9)], 0.0)) == [(9, [3])]
 
 
+def test_what_is_due_counts_as_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window may have hundreds of epochs that are due between two with rows."""
+    monkeypatch.setattr(module, "EPOCHS_PER_RUN", 3)
+    delayed = processor(Delayed(2))
+    result = delayed.perform([*SEVERAL, close(10)], 0.0)
+    assert (result.closed, result.due) == ((4, 5, 6), 7)
+    # nothing behind what is left is closed
+    result = delayed.perform([close(7), close(9), close(10)], 0.0)
+    assert (result.closed, told(result)) == ((7, 9, 10), [(7, [2])])
+
+
+def test_who_makes_much_of_what_is_due_ends_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OUTPUT_BYTES_PER_RUN", 8)
+    delayed = processor(Delayed(2))
+    result = delayed.perform(SEVERAL, 0.0)
+    assert (result.closed, result.due, told(result)) == ((4, 5, 6), 7, [(6, [1])])
+
+
+class BehindItself(Delayed):
+    """Wants an epoch closed that has been."""
+
+    @property
+    def due_epoch(self) -> int | None:
+        return 3
+
+
+def test_who_wants_a_closed_epoch_closed_is_found_out() -> None:
+    with pytest.raises(AssertionError, match="epoch 3 is due behind 4"):
+        processor(BehindItself(2)).perform(SEVERAL, 0.0)
+
+
 def test_who_goes_by_time_is_given_all_epochs_at_once() -> None:
     in_time = InTime()
     result = processor(in_time, Discipline.STRICT).perform(SEVERAL, 0.0)
@@ -194,6 +225,50 @@ def test_together_epochs_tell_what_they_tell_one_by_one() -> None:
     apart = [told(one_by_one.perform(work, 0.0)) for work in (SEVERAL[:4], due, SEVERAL[4:])]
     together = processor(InTime(), Discipline.STRICT).perform(SEVERAL, 0.0)
     assert [each for part in apart for each in part] == told(together)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "closed"),
+    [
+        # a batch of one row has 16 bytes, and waits on disk or in memory
+        ("INPUT_BYTES_PER_RUN", 32, (4, 5)),
+        ("INPUT_BYTES_PER_RUN", 31, (4,)),
+        ("EPOCHS_PER_RUN", 6, (4, 5, 9)),
+        ("EPOCHS_PER_RUN", 5, (4, 5)),
+    ],
+)
+@pytest.mark.parametrize("memory_bytes", [0, 1000])
+def test_together_are_run_few_near_and_small_epochs(
+    setting: str,
+    value: int,
+    closed: tuple[int, ...],
+    memory_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, setting, value)
+    in_time = processor(InTime(), Discipline.STRICT)
+    in_time.memory.limit = memory_bytes
+    result = in_time.perform(SEVERAL, 0.0)
+    assert result.closed == closed
+    rows = told(result)
+    for epoch in (5, 6, 9):
+        if epoch > closed[-1]:
+            rows += told(in_time.perform([close(epoch)], 0.0))
+    assert rows == [(4, [1]), (5, [-1, 2]), (6, [-2]), (9, [3])]
+
+
+class Early(InTime):
+    """Tells a row before its time."""
+
+    def run_through(
+        self, epoch: EpochClose, bag: Iterator[tuple[int, pa.RecordBatch]]
+    ) -> list[tuple[pa.RecordBatch, IntArray]]:
+        return [(batch, epochs + 7) for batch, epochs in super().run_through(epoch, bag)]
+
+
+def test_rows_of_an_epoch_that_is_not_run_are_found_out() -> None:
+    with pytest.raises(AssertionError, match="rows of epoch 16 too early"):
+        processor(Early(), Discipline.STRICT).perform(SEVERAL, 0.0)
 
 
 def test_a_single_epoch_is_run_as_such() -> None:

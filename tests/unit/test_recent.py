@@ -9,12 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streammine import Topology, TopologyError
-from streammine.model.contracts import (
-    EpochClose,
-    HoldsWindows,
-    KeepsState,
-    SequentialOperator,
-)
+from streammine.model.contracts import EpochClose, HoldsWindows, KeepsState, SequentialOperator
 from streammine.model.epochs import EpochDefinition
 from streammine.model.topology import LatestOperator, RecentCall, RecentOperator
 from streammine.operators import rows_in_time

@@ -25,14 +25,17 @@ from streammine.engine.stimuli import (
 
 BATCH = pa.record_batch({"x": [1]})
 ROWS = Accumulate(0, 0, 5, 0, BATCH)
+CLOSES = (ROWS, ROWS, CloseEpoch(5, 50), CloseEpoch(9, 90))
 MADE = (Output(8, 5, 10, 300, BATCH), Output(9, 5, 10, 400, BATCH))
 
 
 @pytest.mark.parametrize(
     ("work", "late_bytes", "result", "nbytes"),
     [
-        ((ROWS, ROWS, CloseEpoch(5, 50)), 1000, WorkResult(MADE), 1000 + 3 * STEP_BYTES),
-        ((ROWS, ROWS, CloseEpoch(5, 50)), 0, WorkResult(MADE), None),
+        (CLOSES, 1000, WorkResult(MADE, closed=(5,)), 1000 + 3 * STEP_BYTES),
+        # some were due in between, and the last is left
+        (CLOSES, 1000, WorkResult(MADE, closed=(5, 7, 8)), 1000 + 5 * STEP_BYTES),
+        (CLOSES, 0, WorkResult(MADE, closed=(5, 9)), None),
         ((Freeze(5, True, 5, None),), 0, WorkResult(), None),
         ((Finish(6),), 0, WorkResult(MADE), None),
         # a source that waits for its next row is in time

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streammine.engine.edges import OutgoingEdges, StageNode
 from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.run_output import RunOutput
-from streammine.engine.span import SPAN_ROWS, Span
+from streammine.engine.span import SPAN_BYTES, SPAN_ROWS, Span, spans
 from streammine.engine.stimuli import Output
 from streammine.model.contracts import DeadRows, Derived
 from streammine.model.errors import UserCodeError
@@ -40,6 +40,20 @@ def test_parts_are_joined_and_found_again() -> None:
     assert parts(span) == [(3, [1, 2]), (9, [3])]
     assert span.numbers().tolist() == [0, 0, 2]
     assert not span.is_single
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_batches_that_cannot_be_one_stay_apart(nested: bool) -> None:
+    """As where user code gives dictionaries, whose values together are too many for their type, or lists."""
+    batches = []
+    for first in (0, 100):
+        texts = [str(number) for number in range(first, first + 100)]
+        values = pa.array([[text] for text in texts] if nested else texts)
+        column = pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), values)
+        batches.append(pa.record_batch({"n": column}))
+    (low, high) = spans([(4, batches[0]), (5, batches[1])])
+    assert (low.epochs, low.batch, high.epochs) == ((4,), batches[0], (5,))
+    assert spans([]) == []
 
 
 def test_rows_tell_their_epochs() -> None:
@@ -243,3 +257,168 @@ def test_where_nothing_is_done_once_per_batch_rows_leave_at_once() -> None:
     run = RunOutput(OutgoingEdges(SLICE, StageNode(edges=[plain]), None))
     run.push(4, numbers(1))
     assert [each.epoch for each in run.outputs] == [4]
+
+
+def test_batches_of_large_values_go_alone() -> None:
+    stage = Stage()
+    run = RunOutput(edges(stage))
+    text = pa.array(["x" * (SPAN_BYTES // 2)])
+    for epoch in range(4):
+        run.push(epoch, numbers(epoch).append_column("__text", text))
+    run.end(4)
+    assert stage.calls == 4
+
+
+@dataclass
+class Asking(Stage):
+    """Asks for the epoch where it sees an odd number."""
+
+    asked_for_epoch: bool = False
+
+    def locate(self, slice_index: int, epoch: int) -> None:
+        super().locate(slice_index, epoch)
+        self.asked_for_epoch = False
+
+    def apply(self, batch: pa.RecordBatch) -> Derived:
+        self.asked_for_epoch |= any(value % 2 for value in batch.column("n").to_pylist())
+        return super().apply(batch)
+
+
+def pushed(run: RunOutput, first: int, *values: int) -> None:
+    """One number an epoch, and all of them are over."""
+    for place, value in enumerate(values):
+        run.push(first + place, numbers(value))
+    run.end(first + len(values))
+
+
+def test_who_asks_for_the_epoch_gets_each_for_itself_from_then_on() -> None:
+    stage = Asking()
+    each = edges(stage)
+    run = RunOutput(each)
+    pushed(run, 4, 2, 4)
+    assert (stage.calls, each.root.children[0].epoch_by_epoch) == (1, False)
+    pushed(run, 6, 6, 7)
+    assert (stage.calls, each.root.children[0].epoch_by_epoch) == (4, True)
+    pushed(run, 8, 8, 10)
+    assert stage.calls == 6
+    rows = [(output.epoch, output.body.column("n").to_pylist()) for output in run.outputs]
+    assert {epoch: found for epoch, found in rows if epoch < 8} == {
+        4: [2],
+        5: [4],
+        6: [6],
+        7: [7],
+    }
+
+
+def test_who_asks_for_the_epoch_of_a_single_one_is_remembered() -> None:
+    stage = Asking()
+    run = RunOutput(edges(stage))
+    pushed(run, 4, 7)
+    pushed(run, 5, 2, 4)
+    assert stage.calls == 3
+
+
+def test_what_may_give_something_else_runs_once_for_each_row() -> None:
+    stage = Stage(deterministic=False, dead=7)
+    run = RunOutput(edges(stage))
+    pushed(run, 4, 2, 7, 8)
+    assert stage.calls == 3
+
+
+def test_where_all_goes_epoch_by_epoch_and_nothing_is_split_rows_leave_at_once() -> None:
+    root = StageNode(children=[StageNode(Stage(deterministic=False))])
+    each = OutgoingEdges(SLICE, root, None)
+    assert not each.gain_by_spans
+    root.children.append(StageNode(Stage()))
+    assert each.gain_by_spans
+
+
+class Failing(ByRemainder):
+    """Fails on 7; gives a slice too many for 8."""
+
+    def targets(self, keys: Sequence[pa.Array], slices: int) -> Any:
+        numbers = keys[0].to_numpy()
+        if (numbers == 7).any():
+            raise ValueError("7")
+        return np.where(numbers == 8, slices, super().targets(keys, slices))
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(7, "slice numbers/3, epoch 5: ValueError: 7"), (8, "gave the slice 2")]
+)
+def test_a_partitioner_that_fails_is_told_with_the_epoch(number: int, said: str) -> None:
+    edge = OutgoingEdge((1, 2), ("n",), Failing(), target="sums")
+    run = RunOutput(OutgoingEdges(SLICE, StageNode(edges=[edge]), None))
+    with pytest.raises(UserCodeError, match=said):
+        pushed(run, 4, 1, number, 2)
+
+
+class FailingOnce(ByRemainder):
+    """Fails on the first call that is about a second epoch."""
+
+    failed = False
+
+    def targets(self, keys: Sequence[pa.Array], slices: int) -> Any:
+        if len(keys[0]) > 1 and not self.failed:
+            self.failed = True
+            raise ValueError("once")
+        return super().targets(keys, slices)
+
+
+def test_rows_leave_once_though_they_were_tried_twice() -> None:
+    partitioner = FailingOnce()
+    edge = OutgoingEdge((1, 2), ("n",), partitioner)
+    run = RunOutput(OutgoingEdges(SLICE, StageNode(edges=[edge]), None))
+    pushed(run, 4, 1, 2)
+    assert partitioner.failed
+    assert told(run.outputs) == {
+        (2, 4): [{"n": 1}],
+        (1, 5): [{"n": 2}],
+    }
+
+
+def dead_rows(*texts: str) -> DeadRows:
+    nothing = (None,) * len(texts)
+    return DeadRows(("own",) * len(texts), texts, nothing, nothing)
+
+
+@pytest.mark.parametrize("waiting", [0, 1, SPAN_ROWS - 1])
+def test_dead_letters_of_an_epoch_have_one_order_whatever_goes_with_it(waiting: int) -> None:
+    """Those of stages batch by batch, then the operator's own."""
+    run = RunOutput(edges(Stage(dead=7), Stage(dead=5)))
+    run.push(4, numbers(*[2] * waiting))
+    run.push(5, numbers(7, 5))
+    run.push(5, numbers(14, 10))
+    run.dead(5, "numbers", dead_rows("own"))
+    run.end(6)
+    letters = [each.body for each in run.outputs if each.channel == 99]
+    found = [text for body in letters for text in body.column("text").to_pylist()]
+    assert found == ["7", "5", "14", "10", "own"]
+
+
+def test_a_stage_that_cannot_use_rows_again_and_again_is_not_tried_each_time() -> None:
+    stage = Stage(dead=7)
+    each = edges(stage)
+    run = RunOutput(each)
+    calls = []
+    for first in range(0, 200, 10):
+        before = stage.calls
+        pushed(run, first, 2, 7)
+        calls.append(stage.calls - before)
+    # epoch by epoch in any case, and now and then both together before
+    tried = [place for place, count in enumerate(calls) if count == 3]
+    assert set(calls) == {2, 3}
+    assert tried == [0, 2, 5, 10, 19]
+    assert each.rows_dead == len(calls)
+
+
+def test_a_stage_that_could_use_all_rows_is_tried_at_once_again() -> None:
+    stage = Stage(dead=7)
+    run = RunOutput(edges(stage))
+    pushed(run, 0, 2, 7)
+    pushed(run, 10, 2, 3)
+    assert stage.calls == 5
+    for first in (20, 30, 40):
+        before = stage.calls
+        pushed(run, first, 2, 7 if first == 30 else 3)
+        assert stage.calls - before == (3 if first == 30 else 2 if first == 40 else 1)

@@ -94,12 +94,12 @@ class Failures:
         letters.add(f"{self._class_name}.{method} {message}", event_text(event))
 
     def _place(self) -> str:
-        context = self._context
-        parts = [f"operator '{context.operator}'"]
-        if context.slice_index is not None:
-            parts.append(f"slice {context.slice_index}")
-        if context.epoch is not None:
-            parts.append(f"epoch {context.epoch}")
+        slice_index, epoch = self._context.place
+        parts = [f"operator '{self._context.operator}'"]
+        if slice_index is not None:
+            parts.append(f"slice {slice_index}")
+        if epoch is not None:
+            parts.append(f"epoch {epoch}")
         return ", ".join(parts)
 
 

@@ -26,6 +26,26 @@ from streammine.operators.rows import (
 from streammine.operators.user.errors import Failures
 
 
+class _MapperContext(Context):
+    """Notes that code asks for the epoch; until it does, it can be given rows of several epochs at once."""
+
+    asked_for_epoch = False
+    located_in: int | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        self.asked_for_epoch = True
+        return self.located_in
+
+    @epoch.setter
+    def epoch(self, epoch: int | None) -> None:
+        self.located_in = epoch
+
+    @property
+    def place(self) -> tuple[int | None, int | None]:
+        return self.slice_index, self.located_in
+
+
 class UserMapper:
     """The StatelessOperator for a Mapper. `context` may be completed by whoever runs it."""
 
@@ -40,7 +60,7 @@ class UserMapper:
         if self._by_row == overrides(code, "map_batch"):
             raise TopologyError(f"{place}: a Mapper has either map or map_batch")
         self.name = name
-        self.context = code.context = Context(name)
+        self.context = code.context = _MapperContext(name)
         self.output = declared_schema(code.output_schema(input_schema), place)
         self.needs = None if code.needs is None else frozenset(code.needs)
         self.deterministic = code.deterministic
@@ -54,12 +74,20 @@ class UserMapper:
         """See contracts.RunsUserCode."""
         self.context.slice_index = slice_index
         self.context.epoch = epoch
+        self.context.asked_for_epoch = False
+
+    @property
+    def asked_for_epoch(self) -> bool:
+        """See contracts.MayAskForEpoch."""
+        return self.context.asked_for_epoch
 
     def prepare(self) -> None:
         self._code.prepare()
 
     def apply(self, batch: pa.RecordBatch) -> Derived:
         """Raises UserCodeError, unless failed events are to become dead letters."""
+        # a call that failed as a whole may have left some
+        self._failures.dead.take()
         if self._by_row:
             return self._map_rows(batch)
         if self._failures.dead_letter:

@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streammine.model.contracts import (
-    Accumulator,
-    DeadRows,
-    EpochClose,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, DeadRows, EpochClose, Traits
 from streammine.model.errors import TopologyError
 from streammine.operators.aggregates.key_order import load_kernels
 from streammine.operators.api import Context, Reducer, overrides
