@@ -17,6 +17,7 @@ from streammine.model.topology import (
     LogSource,
     Topology,
 )
+from streammine.model.topology.recent import InEventOrder
 from streammine.operators.catalog import BuiltOperator, build_operator
 from streammine.operators.checking import Events, Fault, find_fault
 from streammine.operators.site import Site
@@ -107,8 +108,11 @@ class _Sample:
         if self._live[name]:
             live = " and ".join(map(repr, self._live[name]))
             return Check(name, "not checked", f"there is no sample of the live source {live}")
-        schemas, events = self._events(name)
         settings = self._topology.operators[name]
+        if isinstance(settings, InEventOrder):
+            note = "it goes by the time and place of each event, which a sample does not hold"
+            return Check(name, "not checked", note)
+        schemas, events = self._events(name)
 
         def make(combined: bool) -> BuiltOperator:
             code = self._topology.code

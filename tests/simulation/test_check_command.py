@@ -324,3 +324,21 @@ def test_a_union_is_passed_over_and_what_reads_it_is_checked(
     assert "not checked  it passes on the rows of 2 inputs" in out
     for name in ("route", "best"):
         assert re.search(rf"^{name} +ok", out, re.MULTILINE), out
+
+
+def test_what_goes_by_event_time_is_passed_over(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = topology(
+        folder,
+        """
+  lately: {input: readings, key: plug, recent: {times: count()}, within: 5s}
+  few: {input: lately, filter: times < 3}
+""",
+        "few",
+        epoch="{time: 10s, column: ts}",
+    )
+    code, out, _ = checked(capsys, monkeypatch, path)
+    assert code == 0, out
+    assert "lately  not checked  it goes by the time and place of each event" in out
+    assert re.search("^few +ok", out, re.MULTILINE), out

@@ -10,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammine.engine.bag import BagMemory
-from streammine.engine.edges import OutgoingEdges, StageNode
-from streammine.engine.outgoing_edge import OutgoingEdge
+from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import Accumulate, CloseEpoch, Discard, Work
-from streammine.model.contracts import (
-    Accumulator,
-    Combiner,
-    EpochClose,
-    Traits,
-)
+from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
 from streammine.model.disciplines import Discipline
 from streammine.model.epochs import EpochDefinition
 from streammine.model.ids import SliceId
@@ -99,9 +93,7 @@ def processor(
         operator,
         Discipline.MERGE,
         ((), ()),
-        OutgoingEdges(
-            SliceId("counts", 0), StageNode(edges=[OutgoingEdge((9,), (), None, 0)]), None
-        ),
+        OutgoingEdges(0, StageNode(edges=[OutgoingEdge((9,), (), None, 0)]), None),
         BagMemory(memory_bytes, spill or MemorySpill()),
         EPOCH,
     )
