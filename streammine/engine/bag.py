@@ -46,7 +46,7 @@ class Bag:
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """The batches, each once; the bag is empty afterwards."""
-        entries, self.entries = self.entries, []
+        entries, self.entries, self.nbytes = self.entries, [], 0
         for entry, nbytes in entries:
             self.memory.used -= nbytes
             yield entry.read() if isinstance(entry, Spilled) else entry
@@ -54,4 +54,4 @@ class Bag:
     def drop(self) -> None:
         """Nobody wants the batches any more; those on disk are not read."""
         self.memory.used -= sum(nbytes for _, nbytes in self.entries)
-        self.entries = []
+        self.entries, self.nbytes = [], 0

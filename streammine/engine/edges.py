@@ -33,6 +33,7 @@ from streammine.model.stamps import epoch_of
 from streammine.model.stream import visible
 
 MOST_SPANS_APART = 64
+"""A stage that can't be given several epochs at once is tried with them again after so many spans at most."""
 
 
 @dataclass
@@ -47,8 +48,8 @@ class StageNode:
     edges: list[OutgoingEdge] = field(default_factory=list)
     children: list[StageNode] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
-    epoch_by_epoch: bool = False
-    spans_apart: int = 0
+    epoch_by_epoch: bool = field(init=False)
+    spans_apart: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.located = user_code(self.stage)

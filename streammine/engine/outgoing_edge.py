@@ -67,10 +67,10 @@ class OutgoingEdge:
         return len(self.channels) > 1 and partitioner is not None and not partitioner.broadcast
 
     def push(self, slice_id: SliceId, span: Span, outputs: list[Output]) -> None:
-        """Rows of open epochs leave, or come into their combiners."""
+        """Rows of open epochs leave; or come into a combiner, which those of one epoch alone may do."""
         if self.combining is not None:
-            for epoch, batch in span.parts():
-                self._combine(slice_id, epoch, batch)
+            (epoch,) = span.epochs
+            self._combine(slice_id, epoch, span.batch)
             return
         if self.kind != "plain":
             times = tuple(leaving(self.kind, epoch) for epoch in span.epochs)
@@ -89,8 +89,7 @@ class OutgoingEdge:
             combiner = self.combiners[epoch] = self.combining.combiner()
         if self.located is not None:
             self.located.locate(slice_id.index, shown)
-        with Blame(slice_id, shown):
-            combiner.add(visible(batch))
+        combiner.add(visible(batch))
 
     def end(
         self,

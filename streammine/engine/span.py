@@ -73,12 +73,12 @@ class Span:
 
     def derived(self, batch: pa.RecordBatch, derived: Derived) -> Span:
         """What a stage made of the rows, with its order columns in `batch`."""
-        bounds = self.bounds
-        if derived.parents is not None and not self.is_single:
-            bounds = tuple(np.searchsorted(derived.parents, bounds).tolist())
-        elif derived.parents is not None:
-            bounds = (0, batch.num_rows)
-        return Span(batch, self.epochs, bounds)
+        if self.is_single:
+            return Span.one(self.epochs[0], batch)
+        if derived.parents is None:
+            return self.showing(batch)
+        bounds = np.searchsorted(derived.parents, self.bounds).tolist()
+        return Span(batch, self.epochs, tuple(bounds))
 
     def showing(self, batch: pa.RecordBatch) -> Span:
         """The same rows with other columns."""

@@ -16,6 +16,8 @@ from streammine.engine.frontier import Frontier
 from streammine.engine.input_channel import InputChannel, Verdict
 from streammine.engine.node import NodeMachine
 from streammine.engine.output_channel import OutputChannel
+from streammine.engine.processor import OperatorProcessor
+from streammine.engine.run_output import RunOutput
 from streammine.engine.slice import SliceMachine
 from streammine.engine.stimuli import CloseEpoch, FrameArrived, Work
 from streammine.simulation.faults import FaultKind
@@ -80,6 +82,20 @@ def test_epochs_that_go_beyond_a_barrier_with_others(monkeypatch: pytest.MonkeyP
         self.barriers = barriers
 
     monkeypatch.setattr(SliceMachine, "_close_more", blindly)
+    assert problem()
+
+
+def test_an_epoch_that_is_left_open_between_two_that_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    close = OperatorProcessor._close
+
+    def gaps(
+        self: OperatorProcessor, item: CloseEpoch, closed: list[int], leaving: RunOutput
+    ) -> bool:
+        return bool(closed and item.epoch % 2) or close(self, item, closed, leaving)
+
+    monkeypatch.setattr(OperatorProcessor, "_close", gaps)
     assert problem()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,6 +96,32 @@ class Rows:
 
     def close(self) -> None:
         self.row = len(self.epochs)
+
+
+class Unreadable:
+    num_rows = 1
+
+    def read(self) -> pa.RecordBatch:
+        raise ValueError("no such page")
+
+
+class Half(Rows):
+    """What it gives of the second epoch can't be decoded."""
+
+    def read(self, rows: int, elapsed_seconds: float, given_below: int = BEGINNING) -> Delivery:
+        pieces = (Piece(4, numbers(1)), Piece(5, Unreadable()), Piece(6, numbers(2)))
+        return Delivery(pieces, INFINITY, 3, exhausted=True)
+
+
+def test_what_cannot_be_decoded_is_told_with_its_epoch() -> None:
+    stage: Any = None
+    together = OutgoingEdges(SliceId("source", 0), StageNode(children=[StageNode(stage)]), None)
+    assert together.gain_by_spans
+    processor = SourceProcessor(
+        SliceId("source", 0), lambda place: Half((), place), together, False, False
+    )
+    with pytest.raises(UserCodeError, match="slice source/0, epoch 5: ValueError: no such page"):
+        processor.perform([Read(3, 1)], 0.0)
 
 
 def source(

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammine.engine.bag import BagMemory
-from streammine.engine.edges import OutgoingEdge, OutgoingEdges, StageNode
+from streammine.engine.edges import OutgoingEdges, StageNode
+from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.processor import OperatorProcessor
 from streammine.engine.stimuli import Accumulate, CloseEpoch, Discard, Work
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Traits
@@ -93,7 +94,9 @@ def processor(
         operator,
         Discipline.MERGE,
         ((), ()),
-        OutgoingEdges(0, StageNode(edges=[OutgoingEdge((9,), (), None, 0)]), None),
+        OutgoingEdges(
+            SliceId("counts", 0), StageNode(edges=[OutgoingEdge((9,), (), None, 0)]), None
+        ),
         BagMemory(memory_bytes, spill or MemorySpill()),
         EPOCH,
     )

@@ -126,6 +126,17 @@ def test_a_sum_beyond_64_bits_is_no_sum() -> None:
         run(operator, 1, (10, "b", 1), (10, "a", 2**62), (10, "a", 1), columns_of=BIG)
 
 
+def test_a_sum_beyond_64_bits_is_told_with_its_epoch() -> None:
+    operator = recent({"total": "sum(value)"}, within=60, schema=BIG)
+    times = [time * 1_000_000 for time in (5, 25, 31)]
+    columns = [[5, 25, 31], ["a"] * 3, [2**62, 2**62, 1], times, [0] * 3, [0, 1, 2]]
+    schema = pa.schema([*BIG, *ORDER])
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    bag = iter([(0, pa.record_batch(arrays, schema=schema))])
+    with pytest.raises(OverflowError, match=f"in epoch 2: with {2**62} of column 'value'"):
+        operator.run_through(EpochClose(3, MINUTE.watermark(3), MINUTE), bag)
+
+
 def test_a_sum_that_was_small_whenever_it_was_told_is_restored() -> None:
     operator, other = (recent({"total": "sum(value)"}, within=15, schema=BIG) for _ in range(2))
     half = 2**62

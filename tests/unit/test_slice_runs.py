@@ -6,6 +6,7 @@ import pytest
 
 from streammine.engine.slice_settings import EPOCHS_PER_RUN
 from streammine.engine.stimuli import CloseEpoch, Run, Work
+from streammine.engine.waiting import MOST_PER_RUN
 from tests.unit.small_slices import check, operator
 from tests.unit.transcripts import SlicePlayer, played
 
@@ -123,6 +124,16 @@ def test_nothing_above_a_barrier_goes_with_what_is_below() -> None:
           run accumulate 7 from 0, close 7
         """,
     )
+
+
+def test_a_run_takes_no_more_batches_for_several_epochs_than_for_one() -> None:
+    player = begun(operator(inputs=1), "")
+    for place in range(MOST_PER_RUN):
+        player.effects(f"0.{2 + place} little {5 if place < 10 else 6}")
+    player.effects(f"0.{2 + MOST_PER_RUN} end 6")
+    work = runs(player, "done closed 4")
+    assert len(work) == MOST_PER_RUN
+    assert [each.epoch for each in work if isinstance(each, CloseEpoch)] == [5]
 
 
 def test_an_epoch_that_a_channel_has_not_ended_stays_open() -> None:

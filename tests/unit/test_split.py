@@ -10,7 +10,9 @@ import pytest
 
 from streammine import Topology
 from streammine.model.document import parse_topology
-from streammine.model.errors import TopologyError
+from streammine.model.errors import TopologyError, UserCodeError
+from streammine.operators import split as module
+from streammine.operators.expressions.salvage import evaluated_or_aside
 from streammine.operators.split import NO_MATCH, SplitOperator, SplitOutput
 from streammine.testing import assert_deterministic, simulate
 
@@ -52,6 +54,27 @@ def test_rows_that_match_nothing_are_set_aside_with_a_reason() -> None:
     assert dead.reasons == (NO_MATCH,) * 3
     assert dead.rows[0] == "x=None, .output='c'"
     assert outputs_of(split, ["low"]) == {"low": [0, 1]}
+
+
+def test_a_call_that_fails_as_a_whole_leaves_no_dead_letters_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = pa.record_batch({"t": pa.array(["x", "4"])})
+    conditions = {"big": "cast(t as bigint) > 5", "three": "t = '3'"}
+    split = SplitOperator("s", conditions, rows.schema, dead_letter=True)
+
+    def failing(expressions: Any, batch: pa.RecordBatch, dead: Any) -> Any:
+        if "cast" in expressions[0].label:
+            return evaluated_or_aside(expressions, batch, dead)
+        raise UserCodeError("too much")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "evaluated_or_aside", failing)
+        with pytest.raises(UserCodeError, match="too much"):
+            split.apply(rows)
+    dead = split.apply(rows.slice(1)).dead
+    assert dead is not None
+    assert dead.reasons == (NO_MATCH,)
 
 
 def test_a_condition_is_asked_only_of_rows_that_are_left() -> None:

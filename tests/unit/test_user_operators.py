@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from streammine.model.contracts import StatefulOperator
 from streammine.model.errors import TopologyError, UserCodeError
 from streammine.operators.api import Mapper, Reducer
 from streammine.operators.checking import check_operator
+from streammine.operators.rows import OutputTooLargeError, RowWriter
 from streammine.operators.user.mapper import UserMapper
 from streammine.operators.user.reducer import UserReducer
 from tests.unit.user_code_samples import LINES, READINGS, Count, Words, closing, lines, readings
@@ -27,6 +29,15 @@ def mapper(result: Any, output: Any = None, dead_letter: bool = False) -> UserMa
 
     Given.output = output or {"word": "string"}
     return UserMapper("given", Given(), LINES, dead_letter)
+
+
+class FailsAtOnce(Mapper):
+    """Fails on empty lines."""
+
+    output: ClassVar = {"n": "int64"}
+
+    def map_batch(self, batch: pa.RecordBatch) -> Any:
+        return pa.record_batch({"n": [1 // len(line) for line in batch.column(0).to_pylist()]})
 
 
 class TestMapper:
@@ -117,6 +128,28 @@ class TestMapper:
         assert derived.dead.rows == ("line=''", "line='wrong'")
         assert "ZeroDivisionError" in derived.dead.reasons[0]
         assert "which is string" in derived.dead.reasons[1]
+
+    def test_a_call_that_fails_as_a_whole_leaves_no_dead_letters_to_the_next(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failing = mapper(lambda event: str(1 // len(event.line)), dead_letter=True)
+        with monkeypatch.context() as patch:
+            write = Mock(side_effect=OutputTooLargeError("too much"))
+            patch.setattr(RowWriter, "write", write)
+            with pytest.raises(UserCodeError, match="too much"):
+                failing.apply(lines("x", ""))
+        assert failing.apply(lines("x")).dead is None
+
+    def test_who_asks_for_the_epoch_is_noticed_and_messages_do_not_ask(self) -> None:
+        silent = UserMapper("at once", FailsAtOnce(), LINES, dead_letter=True)
+        asking = mapper(lambda event: asking.context.epoch, {"n": "int64"})
+        for each, asked in ((silent, False), (asking, True)):
+            each.locate(3, 17)
+            each.apply(lines("x", ""))
+            assert each.asked_for_epoch is asked
+            each.locate(3, 18)
+            assert not each.asked_for_epoch
+        assert asking.apply(lines("x")).batch.column(0).to_pylist() == [18]
 
     def test_a_failing_generator_fails_for_its_own_event(self) -> None:
         def result(event: Any) -> Any:

@@ -96,7 +96,7 @@ class Trial:
     combined: bool = False
     restored: bool = False
     epochs_together: int = 1
-    """Handed over at once, to an operator that GoesByTime."""
+    """Handed over at once, to an operator that GoesByTime, which users don't write."""
 
     def __str__(self) -> str:
         words = []
