@@ -44,6 +44,9 @@ ID_BITS = 20
 SECOND = 1_000_000
 """In microseconds."""
 
+NO_HOUSE = -1
+"""Of what stands for all readings."""
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
@@ -141,11 +144,13 @@ class Outliers(Operator):
     commutative: ClassVar = True
 
     def process_slice(self, batch: pa.RecordBatch, state: Any) -> Any:
-        starts, ends, *ids, medians = (
-            batch.column(name).fill_null(_nothing(batch, name)).to_numpy() for name in self.needs
+        starts, ends = (batch.column(name).to_numpy().astype(np.int64) for name in self.needs[:2])
+        house, household, plug = (
+            batch.column(name).fill_null(NO_HOUSE).to_numpy().astype(np.int64)
+            for name in self.needs[2:5]
         )
-        starts, ends = starts.astype(np.int64), ends.astype(np.int64)
-        house, household, plug = (column.astype(np.int64) for column in ids)
+        # nulls become NaNs
+        medians = batch.column("median").to_numpy(zero_copy_only=False)
         codes = (house << ID_BITS | household) << ID_BITS | plug
         columns: list[tuple[Any, ...]] = []
         # all rows of an epoch are of windows that end with it
@@ -166,10 +171,3 @@ class Outliers(Operator):
         joined[2] = joined[2].astype(np.int32)
         arrays = [*map(pa.array, joined[:3]), pa.array(joined[3], from_pandas=True)]
         return pa.record_batch(arrays, names=[*self.output])
-
-
-def _nothing(batch: pa.RecordBatch, name: str) -> Any:
-    """What stands for a null: no house, or no median."""
-    if pa.types.is_floating(batch.schema.field(name).type):
-        return np.nan
-    return pa.scalar(-1, pa.int64()).cast(batch.schema.field(name).type)

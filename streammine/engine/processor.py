@@ -56,6 +56,7 @@ from streammine.model.contracts import (
     SequentialOperator,
     SetsAside,
     StatefulOperator,
+    TellsTogether,
 )
 from streammine.model.disciplines import Discipline
 from streammine.model.epochs import INFINITY, EpochDefinition
@@ -133,6 +134,10 @@ class OperatorProcessor:
         self._sequential = operator if isinstance(operator, SequentialOperator) else None
         strict = self.discipline is Discipline.STRICT
         self._by_time = operator if strict and isinstance(operator, GoesByTime) else None
+        self._telling = operator if isinstance(operator, TellsTogether) else None
+        if self.edges.stamped:
+            # a loop's times are not the epochs that such an operator tells
+            self._telling = None
         user_code = self._located is not None or self._setting_aside is not None
         assert self._by_time is None or not user_code, "what it does is told with one epoch"
         self._merges_ports = getattr(operator, "merges_ports", False)
@@ -166,10 +171,13 @@ class OperatorProcessor:
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
                 case Freeze():
+                    self._tell(leaving)
                     frozen = self._freeze(item)
                 case TakeState(restore):
+                    self._tell(leaving)
                     taken, taken_bytes = self._take_state(restore)
                 case Finish(epoch):
+                    self._tell(leaving)
                     with Blame(self.slice_id, epoch):
                         self._finish(EpochClose(epoch, INFINITY, self.epoch), leaving)
                     finished = True
@@ -178,6 +186,7 @@ class OperatorProcessor:
         if closing:
             self._close_through(closing, closed, leaving)
         if closed:
+            self._tell(leaving)
             leaving.end(closed[-1] + 1)
         outputs = leaving.outputs
         self.counters.rows_out += sum(output.rows for output in outputs)
@@ -327,7 +336,8 @@ class OperatorProcessor:
         """Close an epoch; behind others of its run of work, those first that have become due before it.
         Returns whether it was closed: not once the run has closed, or has made, enough."""
         while closed:
-            if len(closed) >= EPOCHS_PER_RUN or leaving.nbytes >= OUTPUT_BYTES_PER_RUN:
+            untold = 0 if self._telling is None else self._telling.untold_nbytes
+            if len(closed) >= EPOCHS_PER_RUN or leaving.nbytes + untold >= OUTPUT_BYTES_PER_RUN:
                 return False
             due = self._due()
             if due is None or due >= item.epoch:
@@ -348,9 +358,13 @@ class OperatorProcessor:
     def _close_epoch(self, at: int, close: EpochClose, leaving: RunOutput) -> None:
         self.held = None
         self._locate(close.epoch)
-        batches: Iterable[pa.RecordBatch]
+        batches: Iterable[pa.RecordBatch] = ()
         if self._folding is not None:
-            batches = self._folding.close(close, self._folded(at, self._folding))
+            accumulators = self._folded(at, self._folding)
+            if self._telling is None:
+                batches = self._folding.close(close, accumulators)
+            else:
+                self._telling.close_untold(close, accumulators)
         else:
             assert self._sequential is not None
             batches = self._sequential.run(close, self._segments([at]))
@@ -361,7 +375,14 @@ class OperatorProcessor:
         for batch in batches:
             leaving.push(epoch, self._ordered(batch))
         if self._setting_aside is not None and (dead := self._setting_aside.take_dead()):
+            self._tell(leaving)
             leaving.dead(epoch, self.slice_id.vertex, dead)
+
+    def _tell(self, leaving: RunOutput) -> None:
+        """Results that the operator has not told yet go to the outgoing edges."""
+        if self._telling is not None:
+            for batch, of_rows in self._telling.tell():
+                leaving.push_span(Span.by_row(self._ordered(batch), of_rows))
 
     def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with hidden copies of its order columns, where anything downstream needs them."""

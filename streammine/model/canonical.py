@@ -49,7 +49,7 @@ _PRESENT = 1
 _NULL = 2
 _END = 0
 _ROWS_AT_ONCE = 1 << 18
-_SHORT_ROWS = 4096
+_FEW_ROWS, _SHORT_ROWS = 1024, 4096
 
 
 def is_encodable(kind: pa.DataType) -> bool:
@@ -141,6 +141,9 @@ def canonical_order(
         return np.arange(rows.num_rows, dtype=np.int64)
     if _ascend(keys):
         return np.arange(rows.num_rows, dtype=np.int64)
+    if rows.num_rows <= _FEW_ROWS and all(isinstance(key, np.ndarray) for key in keys):
+        few: IntArray = np.lexsort(keys[::-1]).astype(np.int64, copy=False)
+        return few
     if rows.num_rows <= _SHORT_ROWS:
         return _short_sort(keys)
     return _long_sort(keys, stable=columns is not None)

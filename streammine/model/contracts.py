@@ -201,6 +201,25 @@ class StatefulOperator(Protocol):
 
 
 @runtime_checkable
+class TellsTogether(Protocol):
+    """A StatefulOperator that can close some epochs and tell their results in one go, which costs less where
+    epochs are small."""
+
+    def close_untold(self, epoch: EpochClose, accumulators: Sequence[Accumulator]) -> None:
+        """Like `close`, but the results are told later: before the state is saved, or any other is taken."""
+        ...
+
+    @property
+    def untold_nbytes(self) -> int:
+        """About what the results that are not told yet will take."""
+        ...
+
+    def tell(self) -> Sequence[tuple[pa.RecordBatch, IntArray]]:
+        """The results not told yet, and the epoch of each row (int64), ascending over all batches."""
+        ...
+
+
+@runtime_checkable
 class SequentialOperator(Protocol):
     """A stateful operator that takes an epoch's events one after the other, over all ports.
 

@@ -28,6 +28,7 @@ from streammine.operators.set_aside import SetAside
 
 START_COLUMN, END_COLUMN = "window_start", "window_end"
 _OUTPUT_ROWS_LIMIT = 65_536
+_BYTES_PER_ROW = 64
 _NOTHING = -1
 """The bits of no float that a quantile can be."""
 
@@ -50,9 +51,19 @@ class Slides:
         return epoch + (-(epoch + 1)) % self.slide
 
 
+@dataclass(frozen=True)
+class _Untold:
+    """Results of the windows that end with an epoch: the windows' numbers, and the float64s' bits (both
+    int64[n])."""
+
+    epoch: int
+    numbers: IntArray
+    bits: IntArray
+
+
 class SlidingQuantile:
-    """A quantile per key over windows that slide (a StatefulOperator that HoldsWindows, KeepsState and
-    SetsAside).
+    """A quantile per key over windows that slide (a StatefulOperator that HoldsWindows, KeepsState,
+    SetsAside and TellsTogether).
 
     The quantile `at` of n values is the one at place (n - 1) * at of them in ascending order, counted from 0;
     between two places it lies as far between their values, rounded once. At 1/2 it is the median, of an even
@@ -125,6 +136,8 @@ class SlidingQuantile:
         self._told: IntArray | None = np.empty(0, np.int64)
         """The bits of the last result of each window of each key; None after a restore."""
         self._ranks: IntArray = np.empty(0, np.int64)
+        self._untold: list[_Untold] = []
+        self._leaving: list[tuple[pa.RecordBatch, IntArray]] = []
         self._unsaved = FreshRows()
         self._saved_keys: int | None = None
         """Of how many keys the snapshots know; None where nothing was saved."""
@@ -146,6 +159,11 @@ class SlidingQuantile:
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
     ) -> Sequence[pa.RecordBatch]:
         """Keep the epoch's values; where windows end with it, what leaves are their quantiles."""
+        self.close_untold(epoch, accumulators)
+        return [batch for batch, _ in self.tell()]
+
+    def close_untold(self, epoch: EpochClose, accumulators: Sequence[Accumulator]) -> None:
+        """See contracts.TellsTogether."""
         (collected,) = accumulators
         assert isinstance(collected, CollectedRows), collected
         fresh = self._read(epoch.epoch, collected.batches)
@@ -153,7 +171,20 @@ class SlidingQuantile:
             self._waiting.append(fresh)
             if self._saved_keys is not None:
                 self._unsaved.append(fresh)
-        return self._slide(epoch.epoch) if self._slides.ends_with(epoch.epoch) else []
+        if self._slides.ends_with(epoch.epoch):
+            self._slide(epoch.epoch)
+
+    @property
+    def untold_nbytes(self) -> int:
+        """See contracts.TellsTogether."""
+        leaving = sum(int(batch.nbytes) for batch, _ in self._leaving)
+        return leaving + _BYTES_PER_ROW * sum(untold.numbers.size for untold in self._untold)
+
+    def tell(self) -> list[tuple[pa.RecordBatch, IntArray]]:
+        """See contracts.TellsTogether."""
+        self._make_leave()
+        leaving, self._leaving = self._leaving, []
+        return leaving
 
     @property
     def due_epoch(self) -> int | None:
@@ -238,25 +269,26 @@ class SlidingQuantile:
         pane = Pane.of(epoch, np.concatenate(keys), bool(self._fields))
         return Fresh.of(pane, np.concatenate(images), self._images.broad)
 
-    def _slide(self, epoch: int) -> list[pa.RecordBatch]:
-        """Have the windows end with this epoch; what leaves are their quantiles."""
+    def _slide(self, epoch: int) -> None:
+        """Have the windows end with this epoch, and note what is to be told of it."""
         if self._handover is not None and self._handover.done:
             self._order.release()
         if self._told is None:
             self._order.touch_all()
-            self._tell()
+            self._settle()
         for fresh in self._waiting.epochs:
             self._enter(fresh)
         self._waiting = FreshRows()
         self._expire(epoch)
         self._closed = epoch
-        leaving, emptied = self._tell()
+        changed, emptied = self._settle()
+        told = self._told
+        assert told is not None
         if self._every_slide:
-            assert self._told is not None
-            leaving = np.flatnonzero(self._told != _NOTHING)
-        batches = self._leave(epoch, leaving)
+            changed = np.flatnonzero(told != _NOTHING)
+        if changed.size:
+            self._untold.append(_Untold(epoch, changed, told[changed]))
         self._forget(emptied)
-        return batches
 
     def _enter(self, fresh: Fresh) -> None:
         """The rows of an epoch come into all windows."""
@@ -269,7 +301,7 @@ class SlidingQuantile:
         for window, pane in self._panes.expired(epoch):
             self._order.let_go(window, pane.numbers)
 
-    def _tell(self) -> tuple[IntArray, IntArray]:
+    def _settle(self) -> tuple[IntArray, IntArray]:
         """Work out the quantiles that something has come to or left. Returns the numbers of the windows with
         another result than before, and the keys that have no values any more."""
         numbers, found = self._order.settle()
@@ -289,39 +321,42 @@ class SlidingQuantile:
         emptied = numbers[(remainders < 0) & (numbers % windows == windows - 1)] // windows
         return changed, emptied
 
-    def _leave(self, epoch: int, numbers: IntArray) -> list[pa.RecordBatch]:
-        """The results of windows by their numbers, in canonical order."""
-        if not len(numbers):
-            return []
-        assert self._told is not None
+    def _make_leave(self) -> None:
+        """Make rows of what was not told yet, in canonical order."""
+        untold, self._untold = self._untold, []
+        if not untold:
+            return
         windows = self._order.windows
         order, columns = self._table.select(np.ones(self._table.size, np.bool_))
         if len(self._ranks) != len(order):
             self._ranks = np.empty(len(order), np.int64)
             self._ranks[order] = np.arange(len(order))
+        place = np.repeat(np.arange(len(untold)), [each.numbers.size for each in untold])
+        keys, window = np.divmod(np.concatenate([each.numbers for each in untold]), windows)
+        bits = np.concatenate([each.bits for each in untold])
+        ranks = self._ranks[keys]
         # the longest window starts first
-        keys, window = np.divmod(numbers, windows)
-        places = self._ranks[keys] * windows + (windows - 1 - window)
-        places.sort()
-        ranks, backwards = np.divmod(places, windows)
-        window = windows - 1 - backwards
-        bits = self._told[order[ranks] * windows + window]
-        end = (epoch + 1) * self._slides.epoch_microseconds
-        starts = end - np.array(self._slides.lengths, np.int64) * self._slides.epoch_microseconds
+        by = ((place * len(order) + ranks) * windows + (windows - 1 - window)).argsort()
+        ranks, window, bits = ranks[by], window[by], bits[by]
+        # epochs are in their places already
+        epochs = np.array([each.epoch for each in untold])[place]
+        microseconds = self._slides.epoch_microseconds
+        ends = (epochs + 1) * microseconds
+        starts = ends - (np.array(self._slides.lengths, np.int64) * microseconds)[window]
         rows = pa.array(ranks)
         time = pa.timestamp("us")
         batch = pa.record_batch(
             [
-                pa.array(np.full(len(ranks), epoch, np.int64)),
-                pa.array(starts[window]).view(time),
-                pa.array(np.full(len(ranks), end, np.int64)).view(time),
+                pa.array(epochs),
+                pa.array(starts).view(time),
+                pa.array(ends).view(time),
                 *(column.take(rows) for column in columns),
                 pa.array(bits.view(np.float64), mask=bits == _NOTHING),
             ],
             schema=self.output,
         )
-        return [
-            batch.slice(first, _OUTPUT_ROWS_LIMIT)
+        self._leaving += [
+            (batch.slice(first, _OUTPUT_ROWS_LIMIT), epochs[first : first + _OUTPUT_ROWS_LIMIT])
             for first in range(0, batch.num_rows, _OUTPUT_ROWS_LIMIT)
         ]
 
@@ -333,6 +368,8 @@ class SlidingQuantile:
         live = self._order.counts()[: self._table.size, -1] > 0
         if not self._table.outgrown(int(np.count_nonzero(live))):
             return
+        # what was not told yet is known by the old numbers
+        self._make_leave()
         kept, table = np.flatnonzero(live), KeyTable(self._fields)
         numbers = np.full(self._table.size, -1, np.int64)
         numbers[kept] = table.ids_of(self._table.keys_as_of_now()(), kept)

@@ -40,13 +40,16 @@ LAST, USED = 0, 1
     CHUNK_READ,
     OFFSET_READ,
     TOUCHED,
+    FOUND_LOWER,
+    FOUND_UPPER,
+    FOUND_REMAINDER,
     FIELDS,
-) = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 16)
+) = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16)
 """A row of `Brackets.heads`, two cache lines. Values from LOW to HIGH are in the bracket. VALUE is that of
 the entry at the CURSOR, and BEFORE the number of the window's values that are less; COUNT is that of all.
 The bracket has SIZE entries from START on and place for 2^CLASS, CLASS -1 for none. The window's
 oldest value is at OFFSET_READ of CHUNK_READ. TOUCHED says that something came or went since the last
-`settle`."""
+`settle`, and the FOUND fields what that has found."""
 
 NOT_LOCATED = -1
 """SIZE of a bracket of which nothing is known but the COUNT."""
@@ -97,5 +100,5 @@ def empty_head() -> Ints:
     """Of a window that nothing has ever come to."""
     head = np.zeros(FIELDS, np.int64)
     head[[LOW, HIGH, VALUE]] = GREATEST, SMALLEST, GREATEST
-    head[[SIZE, CLASS, CHUNK_READ]] = NOT_LOCATED, -1, -1
+    head[[SIZE, CLASS, CHUNK_READ, FOUND_REMAINDER]] = NOT_LOCATED, -1, -1, -1
     return head

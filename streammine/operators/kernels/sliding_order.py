@@ -43,6 +43,9 @@ from streammine.operators.kernels.order_layout import (
     CLASS,
     COUNT,
     CURSOR,
+    FOUND_LOWER,
+    FOUND_REMAINDER,
+    FOUND_UPPER,
     GREATEST,
     HIGH,
     LEAST_CLASS,
@@ -72,9 +75,11 @@ _RANGE_BITS = 12
 @helper
 def reach_class(count: int) -> int:
     """The reach of a bracket for so many values, as a power of two; it has place for four times that."""
-    reach = 0.125 * count ** (2.0 / 3.0)
+    # count^(2/3) / 8 and 2^power, both to the third power and times 8^3: this is looked at with every value
+    cube, square = 4096.0, float(count) * float(count)
     power = 1
-    while (1 << power) < reach:
+    while cube < square:
+        cube *= 8.0
         power += 1
     return power
 
@@ -108,12 +113,8 @@ def _piece(brackets: Brackets, power: int) -> int:
 
 
 @helper
-def _make_large(brackets: Brackets, head: Ints) -> bool:
-    """Give the bracket a place that fits the count. False where the arena is too small for it."""
-    power = max(LEAST_CLASS, reach_class(head[COUNT]) + 2)
-    # some slack in both directions, so that counts about a limit cost nothing
-    if power - 1 <= head[CLASS] <= power + 2:
-        return True
+def _make_large(brackets: Brackets, head: Ints, power: int) -> bool:
+    """Give the bracket place for 2^power entries. False where the arena is too small for it."""
     start = _piece(brackets, power)
     if start < 0:
         return False
@@ -282,17 +283,35 @@ def _locate(
 
 
 @helper
-def _next_entry(brackets: Brackets, head: Ints) -> int:
+def _next_entry(counts: Ints, head: Ints) -> int:
     """The first entry behind the cursor that counts anything; SIZE where there is none."""
     start = head[START]
     place = int(head[CURSOR] + 1)
-    while place < head[SIZE] and brackets.counts[start + place] == 0:
+    while place < head[SIZE] and counts[start + place] == 0:
         place += 1
     return place
 
 
 @helper
-def _seek(
+def _step(values: Ints, counts: Ints, head: Ints, rank: int) -> bool:
+    """Move the cursor to the entry that holds the rank, or off an end of the bracket, which is False."""
+    start, size, cursor, before = head[START], head[SIZE], head[CURSOR], head[BEFORE]
+    while before > rank and cursor > 0:
+        cursor -= 1
+        before -= counts[start + cursor]
+    while cursor < size and before + counts[start + cursor] <= rank:
+        before += counts[start + cursor]
+        cursor += 1
+    head[BEFORE] = before
+    head[CURSOR] = cursor
+    if before > rank or cursor >= size:
+        return False
+    head[VALUE] = values[start + cursor]
+    return True
+
+
+@helper
+def _extend(
     queues: Queues,
     brackets: Brackets,
     head: Ints,
@@ -301,29 +320,15 @@ def _seek(
     counts: Ints,
     histogram: Ints,
 ) -> None:
-    """Move the cursor to the entry that holds the rank."""
-    if head[SIZE] == NOT_LOCATED:
+    """Have the bracket reach to where the rank is, or nearer to it."""
+    before = head[BEFORE]
+    reach = (1 << head[CLASS]) >> 2
+    if head[SIZE] == NOT_LOCATED or reach < (before - rank if before > rank else rank - before + 1):
         _locate(queues, brackets, head, rank, buffer, counts, histogram)
-    while True:
-        start, size, cursor, before = head[START], head[SIZE], head[CURSOR], head[BEFORE]
-        while before > rank and cursor > 0:
-            cursor -= 1
-            before -= brackets.counts[start + cursor]
-        while cursor < size and before + brackets.counts[start + cursor] <= rank:
-            before += brackets.counts[start + cursor]
-            cursor += 1
-        head[BEFORE] = before
-        head[CURSOR] = cursor
-        if before <= rank and cursor < size:
-            head[VALUE] = brackets.values[start + cursor]
-            return
-        reach = (1 << head[CLASS]) >> 2
-        if (before - rank if before > rank else rank - before + 1) > reach:
-            _locate(queues, brackets, head, rank, buffer, counts, histogram)
-        elif before > rank:
-            _extend_down(queues, brackets, head, head[LOW] - 1, buffer, counts)
-        else:
-            _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
+    elif before > rank:
+        _extend_down(queues, brackets, head, head[LOW] - 1, buffer, counts)
+    else:
+        _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
 
 
 @_KERNELS.kernel(
@@ -333,6 +338,7 @@ def _seek(
     INT64,
     INT64_IN,
     INT64,
+    INT64_OUT,
     INT64_OUT,
     INT64_OUT,
     INT64_OUT,
@@ -348,38 +354,54 @@ def settle(
     buffer: Ints,
     counts: Ints,
     histogram: Ints,
+    changed: Ints,
     found: Ints,
 ) -> int:
     """For each touched head from `begin` on, the two values between which the quantile lies.
 
-    With n values it lies at (n - 1) * numerator / denominator, counted from 0: `found` gets the values
-    before and behind it and the remainder of the division; 0, 0 and -1 where n is 0. Returns how many are
-    done; where it is not all of them, the arena, or the buffer and `counts`, must be made larger.
+    With n values it lies at (n - 1) * numerator / denominator, counted from 0. The heads for which there is
+    something else than was found before, and those without values, are added to the list `changed`, behind
+    its length; `found` gets the values before and behind it and the remainder of the division, 0, 0 and -1
+    where n is 0. Returns how many heads are done; where it is not all of them, the arena, or the buffer and
+    `counts`, must be made larger.
     """
+    heads, values, held = brackets.heads, brackets.values, brackets.counts
     for index in range(begin, touched[0]):
-        head = brackets.heads[touched[index + 1]]
-        if head[COUNT] == 0:
-            head[TOUCHED] = 0
-            found[index, 0] = found[index, 1] = 0
-            found[index, 2] = -1
-            continue
-        if not _make_large(brackets, head) or (1 << head[CLASS]) > buffer.size:
-            return index
+        number = touched[index + 1]
+        head = heads[number]
+        lower, upper, remainder = np.int64(0), np.int64(0), np.int64(-1)
+        count = head[COUNT]
+        if count:
+            power = max(LEAST_CLASS, reach_class(count) + 2)
+            # some slack in both directions, so that counts about a limit cost nothing
+            if not power - 1 <= head[CLASS] <= power + 2 and not _make_large(brackets, head, power):
+                return index
+            if (1 << head[CLASS]) > buffer.size:
+                return index
+            # in two steps: the product of a large count and the numerator may not fit
+            whole, rest = divmod(count - 1, denominator)
+            part = rest * numerator
+            rank = whole * numerator + part // denominator
+            remainder = part % denominator
+            while head[SIZE] == NOT_LOCATED or not _step(values, held, head, rank):
+                _extend(queues, brackets, head, rank, buffer, counts, histogram)
+            lower = upper = head[VALUE]
+            if remainder and rank + 1 == head[BEFORE] + held[head[START] + head[CURSOR]]:
+                place = _next_entry(held, head)
+                if place == head[SIZE]:
+                    _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
+                    place = _next_entry(held, head)
+                upper = values[head[START] + place]
         head[TOUCHED] = 0
-        # in two steps: the product of a large count and the numerator may not fit
-        whole, rest = divmod(head[COUNT] - 1, denominator)
-        part = rest * numerator
-        rank = whole * numerator + part // denominator
-        found[index, 2] = part % denominator
-        _seek(queues, brackets, head, rank, buffer, counts, histogram)
-        found[index, 0] = found[index, 1] = head[VALUE]
         if (
-            found[index, 2]
-            and rank + 1 == head[BEFORE] + brackets.counts[head[START] + head[CURSOR]]
+            remainder < 0
+            or remainder != head[FOUND_REMAINDER]
+            or lower != head[FOUND_LOWER]
+            or upper != head[FOUND_UPPER]
         ):
-            place = _next_entry(brackets, head)
-            if place == head[SIZE]:
-                _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
-                place = _next_entry(brackets, head)
-            found[index, 1] = brackets.values[head[START] + place]
+            head[FOUND_LOWER], head[FOUND_UPPER], head[FOUND_REMAINDER] = lower, upper, remainder
+            row = changed[0]
+            found[row, 0], found[row, 1], found[row, 2] = lower, upper, remainder
+            changed[row + 1] = number
+            changed[0] = row + 1
     return int(touched[0])

@@ -68,40 +68,30 @@ def _new_chunk(queues: Queues) -> int:
 
 
 @helper
-def _push(queues: Queues, heads: Ints, windows: int, key: int, value: int) -> None:
+def _append_chunk(queues: Queues, heads: Ints, windows: int, key: int) -> int:
+    """Put an empty chunk behind a key's queue."""
     last = int(queues.tails[key, LAST])
-    used = int(queues.tails[key, USED])
-    if last < 0 or used == CHUNK:
-        chunk = _new_chunk(queues)
-        if last < 0:
-            for number in range(key * windows, (key + 1) * windows):
-                heads[number, CHUNK_READ] = chunk
-                heads[number, OFFSET_READ] = 0
-        else:
-            queues.links[last] = chunk
-        queues.tails[key, LAST] = last = chunk
-        used = 0
-    if queues.broad.size:
-        queues.broad[last * CHUNK + used] = value
+    chunk = _new_chunk(queues)
+    if last < 0:
+        for number in range(key * windows, (key + 1) * windows):
+            heads[number, CHUNK_READ] = chunk
+            heads[number, OFFSET_READ] = 0
     else:
-        queues.narrow[last * CHUNK + used] = value
-    queues.tails[key, USED] = used + 1
+        queues.links[last] = chunk
+    queues.tails[key, LAST] = chunk
+    queues.tails[key, USED] = 0
+    return chunk
 
 
 @helper
-def _pop(queues: Queues, head: Ints, freed: Ints, free: bool) -> int:
-    """The window's oldest value, which it has no longer. `free`: no window has it any more."""
+def _next_chunk(queues: Queues, head: Ints, freed: Ints, free: bool) -> None:
+    """The window begins in the chunk behind now. `free`: no window has values of the one before any more."""
     chunk = head[CHUNK_READ]
-    if head[OFFSET_READ] == CHUNK:
-        after = int(queues.links[chunk])
-        if free:
-            freed[freed[0] + 1] = chunk
-            freed[0] += 1
-        head[CHUNK_READ] = chunk = after
-        head[OFFSET_READ] = 0
-    value = value_at(queues, chunk * CHUNK + head[OFFSET_READ])
-    head[OFFSET_READ] += 1
-    return value
+    head[CHUNK_READ] = queues.links[chunk]
+    head[OFFSET_READ] = 0
+    if free:
+        freed[freed[0] + 1] = chunk
+        freed[0] += 1
 
 
 @helper
@@ -114,37 +104,41 @@ def _make_room(brackets: Brackets, head: Ints) -> None:
 
 
 @helper
-def _enter(brackets: Brackets, head: Ints, value: int) -> None:
+def _enter(values: Ints, counts: Ints, head: Ints, value: int) -> bool:
+    """A value comes to a window. False where its bracket has no room for it; then it is not in it yet."""
     head[COUNT] += 1
     if head[SIZE] == NOT_LOCATED:
-        return
+        return True
     if value < head[VALUE]:
         head[BEFORE] += 1
     if value < head[LOW] or value > head[HIGH]:
-        return
-    start, size = head[START], head[SIZE]
-    place = search(brackets.values, start, size, value)
-    if place < size and brackets.values[start + place] == value:
-        brackets.counts[start + place] += 1
-        return
-    if size == 1 << head[CLASS]:
-        _make_room(brackets, head)
-        if value < head[LOW] or value > head[HIGH]:
-            return
-        start, size = head[START], head[SIZE]
-        place = search(brackets.values, start, size, value)
-    for index in range(start + size, start + place, -1):
-        brackets.values[index] = brackets.values[index - 1]
-        brackets.counts[index] = brackets.counts[index - 1]
-    brackets.values[start + place] = value
-    brackets.counts[start + place] = 1
-    head[SIZE] = size + 1
-    if place <= head[CURSOR]:
-        head[CURSOR] += 1
+        return True
+    return _insert(values, counts, head, value)
 
 
 @helper
-def _leave(brackets: Brackets, head: Ints, value: int) -> None:
+def _insert(values: Ints, counts: Ints, head: Ints, value: int) -> bool:
+    """Count a value in the bracket that it lies in. False where there is no room for it."""
+    start, size = head[START], head[SIZE]
+    place = search(values, start, size, value)
+    if place < size and values[start + place] == value:
+        counts[start + place] += 1
+        return True
+    if size == 1 << head[CLASS]:
+        return False
+    for index in range(start + size, start + place, -1):
+        values[index] = values[index - 1]
+        counts[index] = counts[index - 1]
+    values[start + place] = value
+    counts[start + place] = 1
+    head[SIZE] = size + 1
+    if place <= head[CURSOR]:
+        head[CURSOR] += 1
+    return True
+
+
+@helper
+def _leave(values: Ints, counts: Ints, head: Ints, value: int) -> None:
     head[COUNT] -= 1
     if head[SIZE] == NOT_LOCATED:
         return
@@ -153,8 +147,7 @@ def _leave(brackets: Brackets, head: Ints, value: int) -> None:
     if value < head[LOW] or value > head[HIGH]:
         return
     start = head[START]
-    place = search(brackets.values, start, head[SIZE], value)
-    brackets.counts[start + place] -= 1
+    counts[start + search(values, start, head[SIZE], value)] -= 1
 
 
 @helper
@@ -170,12 +163,25 @@ def take_in(
     queues: Queues, brackets: Brackets, windows: int, keys: Ints, values: Ints, touched: Ints
 ) -> None:
     """Values come into all windows of their keys. `touched` lists heads' numbers, behind its length."""
+    # what is rare gets all arrays, what is not only those it needs: passing them on costs more than the rest
+    narrow, broad, tails = queues.narrow, queues.broad, queues.tails
+    heads, bracket_values, bracket_counts = brackets.heads, brackets.values, brackets.counts
     for row in range(keys.size):
         key, value = keys[row], values[row]
-        _push(queues, brackets.heads, windows, key, value)
+        last, used = np.int64(tails[key, LAST]), np.int64(tails[key, USED])
+        if last < 0 or used == CHUNK:
+            last, used = np.int64(_append_chunk(queues, heads, windows, key)), np.int64(0)
+        if broad.size:
+            broad[last * CHUNK + used] = value
+        else:
+            narrow[last * CHUNK + used] = value
+        tails[key, USED] = used + 1
         for number in range(key * windows, (key + 1) * windows):
-            head = brackets.heads[number]
-            _enter(brackets, head, value)
+            head = heads[number]
+            if not _enter(bracket_values, bracket_counts, head, value):
+                _make_room(brackets, head)
+                if head[LOW] <= value <= head[HIGH]:
+                    _insert(bracket_values, bracket_counts, head, value)
             _touch(head, number, touched)
 
 
@@ -194,11 +200,17 @@ def let_go(
     The last window is the longest. Chunks that are of no use any more are added to the list `freed`,
     behind its length.
     """
+    narrow, broad = queues.narrow, queues.broad
+    heads, bracket_values, bracket_counts = brackets.heads, brackets.values, brackets.counts
     for row in range(keys.size):
         number = keys[row] * windows + window
-        head = brackets.heads[number]
-        value = _pop(queues, head, freed, window == windows - 1)
-        _leave(brackets, head, value)
+        head = heads[number]
+        if head[OFFSET_READ] == CHUNK:
+            _next_chunk(queues, head, freed, window == windows - 1)
+        place = head[CHUNK_READ] * CHUNK + head[OFFSET_READ]
+        head[OFFSET_READ] += 1
+        value = int(broad[place]) if broad.size else int(narrow[place])
+        _leave(bracket_values, bracket_counts, head, value)
         _touch(head, number, touched)
 
 

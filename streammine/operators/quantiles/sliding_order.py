@@ -17,6 +17,7 @@ from streammine.operators.kernels.order_layout import (
     CLASS,
     COUNT,
     FIELDS,
+    FOUND_REMAINDER,
     OFFSET_READ,
     TOUCHED,
     UNUSED,
@@ -118,13 +119,14 @@ class SlidingOrder:
         self._free(freed)
 
     def settle(self) -> tuple[IntArray, IntArray]:
-        """The windows that something came to or left since the last call, by their numbers: key * windows +
-        window (int64[n]). For each the two values that the wanted one lies between, and the remainder of
-        its rank (int64[n, 3]).
+        """The windows that something came to or left since the last call, where that makes a difference, and
+        those without values among them; by their numbers: key * windows + window (int64[n]). For each the two
+        values that the wanted one lies between, and the remainder of its rank (int64[n, 3]).
 
         A remainder of -1 stands for a window without values; the two are 0 then.
         """
         count = int(self._touched[0])
+        changed = np.zeros(count + 1, np.int64)
         found = np.empty((count, 3), np.int64)
         done = 0
         while True:
@@ -137,13 +139,14 @@ class SlidingOrder:
                 self._buffer,
                 self._buffer_counts,
                 self._histogram,
+                changed,
                 found,
             )
             if done == count:
                 break
             self._make_room(int(self._touched[done + 1]))
         self._touched[0] = 0
-        return self._touched[1 : count + 1].copy(), found
+        return changed[1 : changed[0] + 1], found[: changed[0]]
 
     def counts(self) -> IntArray:
         """How many values each window of each key has (int64[keys, windows])."""
@@ -153,6 +156,7 @@ class SlidingOrder:
         """Have the next `settle` give every window that has values."""
         heads = self._brackets.heads
         numbers = np.flatnonzero(heads[:, COUNT])
+        heads[:, FOUND_REMAINDER] = -1
         heads[:, TOUCHED] = 0
         heads[numbers, TOUCHED] = 1
         self._touched[1 : len(numbers) + 1] = numbers
