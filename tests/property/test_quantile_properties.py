@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streammine.model.canonical import encode_rows
+from streammine.model.contracts import EpochClose
 from streammine.operators.quantiles.sliding_order import SlidingOrder
 from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from tests.property.operator_trials import assert_as_reference, dead_of, events_of, minutes
@@ -164,6 +166,58 @@ def test_quantiles_are_those_of_sorted_lists(
     assert len(dead_of(wanted.operator, events)) == nulls
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.data(), some_settings(), st.integers(0, 2**32 - 1))
+def test_told_together_are_the_same_rows(data: st.DataObject, wanted: Wanted, seed: int) -> None:
+    """However many epochs are closed before their results are told."""
+    epochs = data.draw(some_epochs(wanted.kind))
+    definition = minutes("a")
+    events = events_of(
+        definition, [wanted.schema], {number: [rows] for number, rows in epochs.items()}
+    )
+    random = np.random.default_rng(seed)
+    apart, together = wanted.operator(), wanted.operator()
+    batches: list[pa.RecordBatch] = []
+    told: list[pa.RecordBatch] = []
+
+    def close(epoch: int, rows: Sequence[pa.RecordBatch]) -> None:
+        collected = []
+        for operator in (apart, together):
+            collected.append(operator.accumulator(0))
+            for batch in rows:
+                collected[-1].add(batch)
+        at = EpochClose(epoch, definition.watermark(epoch), definition)
+        made = list(apart.close(at, collected[:1]))
+        batches.extend(made)
+        before = together.untold_nbytes
+        together.close_untold(at, collected[1:])
+        assert (together.untold_nbytes > before) == bool(made)
+        assert together.due_epoch == apart.due_epoch
+        if random.random() < 0.3:
+            tell()
+
+    def tell() -> None:
+        for batch, of_rows in together.tell():
+            assert batch.column("epoch").to_pylist() == of_rows.tolist()
+            told.append(batch)
+        assert together.untold_nbytes == 0
+
+    for operator in (apart, together):
+        operator.prepare()
+    for epoch, ports in events.epochs.items():
+        while apart.due_epoch is not None and apart.due_epoch < epoch:
+            close(apart.due_epoch, [])
+        close(epoch, ports)
+    while apart.due_epoch is not None:
+        close(apart.due_epoch, [])
+    tell()
+    expected, found = (
+        encode_rows(pa.Table.from_batches(each, apart.output)) for each in (batches, told)
+    )
+    for part, other in zip(expected, found, strict=True):
+        assert np.array_equal(part, other)
+
+
 @pytest.mark.parametrize("broad", [False, True])
 @pytest.mark.parametrize(
     "shape", ["few values", "all differ", "rising", "falling", "two heaps", "bursts", "extremes"]
@@ -177,6 +231,7 @@ def test_ranks_in_large_windows(shape: str, broad: bool, numerator: int, denomin
     order = SlidingOrder(2, broad, numerator, denominator)
     order.grow(2)
     slides: list[tuple[Any, Any]] = []
+    known = dict.fromkeys(range(4), (0, 0, -1))
     for slide in range(100):
         rows = int(random.choice([0, 5, 60, 300 if shape != "bursts" else 3000]))
         keys = random.integers(0, 2, rows)
@@ -197,7 +252,10 @@ def test_ranks_in_large_windows(shape: str, broad: bool, numerator: int, denomin
                 order.let_go(window, slides[slide - length][0])
         numbers, found = order.settle()
         assert len(set(numbers.tolist())) == len(numbers)
-        for number, (low, high, rest) in zip(numbers.tolist(), found.tolist(), strict=True):
+        changed = dict(zip(numbers.tolist(), map(tuple, found.tolist()), strict=True))
+        assert all(known[each] != changed[each] or changed[each][2] < 0 for each in changed)
+        known |= changed
+        for number, (low, high, rest) in known.items():
             key, window = divmod(number, 2)
             lately = slides[-lengths[window] :]
             held = np.sort(np.concatenate([some[keys == key] for keys, some in lately]))

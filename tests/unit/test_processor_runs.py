@@ -14,10 +14,11 @@ from streammine.engine.bag import BagMemory
 from streammine.engine.edges import OutgoingEdges, StageNode
 from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.processor import OperatorProcessor
-from streammine.engine.stimuli import Accumulate, CloseEpoch, Work, WorkResult
+from streammine.engine.stimuli import Accumulate, CloseEpoch, Finish, Freeze, Work, WorkResult
 from streammine.model.contracts import (
     Accumulator,
     Combiner,
+    DeadRows,
     EpochClose,
     IntArray,
     SequentialOperator,
@@ -119,16 +120,54 @@ class InTime:
         return [(batch, np.array([time // 10 for time, _ in told]))]
 
 
+class Together(Delayed):
+    """Tells what it has to tell of all epochs in one batch; epochs with a 13 are set aside."""
+
+    def __init__(self, delay: int) -> None:
+        super().__init__(delay)
+        self._untold: list[tuple[int, int]] = []
+        self._dead: DeadRows | None = None
+
+    def close(self, epoch: EpochClose, accumulators: Sequence[Accumulator]) -> list[pa.RecordBatch]:
+        raise AssertionError("it tells together")
+
+    def close_untold(self, epoch: EpochClose, accumulators: Sequence[Accumulator]) -> None:
+        for batch in super().close(epoch, accumulators):
+            (number,) = batch.column("n").to_pylist()
+            if number == 13:
+                self._dead = DeadRows(("unlucky",), ("13",), (None,), (None,))
+            else:
+                self._untold.append((epoch.epoch, number))
+
+    @property
+    def untold_nbytes(self) -> int:
+        return 8 * len(self._untold)
+
+    def tell(self) -> list[tuple[pa.RecordBatch, IntArray]]:
+        untold, self._untold = self._untold, []
+        if not untold:
+            return []
+        batch = pa.record_batch({"n": [number for _, number in untold]})
+        return [(batch, np.array([epoch for epoch, _ in untold]))]
+
+    def take_dead(self) -> DeadRows | None:
+        dead, self._dead = self._dead, None
+        return dead
+
+
 def processor(
-    operator: StatefulOperator | SequentialOperator, discipline: Discipline = Discipline.EPOCH
+    operator: StatefulOperator | SequentialOperator,
+    discipline: Discipline = Discipline.EPOCH,
+    stamped: bool = False,
 ) -> OperatorProcessor:
     plain = OutgoingEdge((8,), (), None)
+    dead = OutgoingEdge((9,), (), None) if isinstance(operator, Together) else None
     return OperatorProcessor(
         SliceId("small", 0),
         operator,
         discipline,
         ((TIME_COLUMN,),),
-        OutgoingEdges(SliceId("small", 0), StageNode(edges=[plain]), None),
+        OutgoingEdges(SliceId("small", 0), StageNode(edges=[plain]), dead, stamped),
         BagMemory(1000, MemorySpill()),
         TIMES,
     )
@@ -147,6 +186,7 @@ def told(result: WorkResult) -> list[tuple[int, list[int]]]:
     found = []
     for output in result.outputs:
         assert isinstance(output.body, pa.RecordBatch)
+        assert output.channel == 8
         found.append((output.epoch, output.body.column("n").to_pylist()))
     return found
 
@@ -286,3 +326,39 @@ def test_an_error_says_in_which_epochs_it_was(work: list[Work], epochs: str) -> 
     bad = [give(3, 13), close(3), *(work if "to" in epochs else [])]
     with pytest.raises(UserCodeError, match=f"slice small/0, {epochs}: OverflowError: 13"):
         processor(InTime(), Discipline.STRICT).perform(bad, 0.0)
+
+
+def test_who_tells_together_is_asked_once_for_all_epochs_of_a_run() -> None:
+    result = processor(Together(2)).perform(SEVERAL, 0.0)
+    apart = processor(Delayed(2)).perform(SEVERAL, 0.0)
+    assert (result.closed, result.due) == (apart.closed, apart.due)
+    assert told(result) == told(apart) == [(6, [1]), (7, [2])]
+    first, second = (output.body for output in result.outputs)
+    assert isinstance(first, pa.RecordBatch)
+    assert isinstance(second, pa.RecordBatch)
+    # parts of one batch
+    assert second.column("n").offset == first.column("n").offset + 1
+
+
+def test_results_that_are_not_told_yet_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OUTPUT_BYTES_PER_RUN", 16)
+    result = processor(Together(0)).perform(SEVERAL, 0.0)
+    assert (result.closed, told(result)) == ((4, 5), [(4, [1]), (5, [2])])
+
+
+def test_what_was_made_before_rows_are_set_aside_is_told_before() -> None:
+    work: list[Work] = [give(3, 7), close(3), give(4, 13), close(4), *SEVERAL[2:4]]
+    result = processor(Together(0)).perform(work, 0.0)
+    assert [(output.epoch, output.channel) for output in result.outputs] == [(3, 8), (4, 9), (5, 8)]
+
+
+def test_results_are_told_before_a_state_is_saved_or_the_input_is_over() -> None:
+    freeze = Freeze(9, None, True, None, 9)
+    for last in (freeze, Finish(10)):
+        result = processor(Together(0)).perform([*SEVERAL, last], 0.0)
+        assert told(result) == [(4, [1]), (5, [2]), (9, [3])]
+
+
+def test_in_a_loop_results_are_told_round_by_round() -> None:
+    with pytest.raises(AssertionError, match="it tells together"):
+        processor(Together(0), stamped=True).perform(SEVERAL, 0.0)

@@ -18,6 +18,7 @@ from streammine.model.contracts import (
     KeepsState,
     SetsAside,
     StatefulOperator,
+    TellsTogether,
 )
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StateVersionError, TopologyError
@@ -193,6 +194,29 @@ def test_keys_that_are_over_are_forgotten() -> None:
     assert len(closed(operator, 40)) == 4_000
     assert len(closed(operator, 41)) == 2_000
     assert operator.due_epoch is None
+
+
+def test_results_that_were_not_told_outlive_their_table_of_keys() -> None:
+    apart, together = operator_of([1, 2]), operator_of([1, 2])
+    assert isinstance(together, TellsTogether)
+    batches = []
+    for epoch in range(12):
+        names = [f"{epoch}-{number}" for number in range(2_000)]
+        values = np.arange(2_000) * 7.0 % 1_000
+        rows = pa.record_batch([pa.array(names), pa.array(values)], schema=SCHEMA)
+        collected = [operator.accumulator(0) for operator in (apart, together)]
+        for each in collected:
+            each.add(rows)
+        close = EpochClose(epoch, SECOND.watermark(epoch), SECOND)
+        batches += apart.close(close, collected[:1])
+        together.close_untold(close, collected[1:])
+    told = together.tell()
+    assert together.tell() == []
+    tables = [pa.Table.from_batches(each) for each in (batches, [batch for batch, _ in told])]
+    assert tables[0].equals(tables[1])
+    assert tables[0].column("epoch").to_pylist() == [n for _, of in told for n in of.tolist()]
+    # more than a batch has, and not one batch for each epoch
+    assert 1 < len(told) < 12
 
 
 @pytest.mark.parametrize(("slide", "keeps_for_snapshots"), [(1, True), (64, False)])
