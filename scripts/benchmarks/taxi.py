@@ -93,9 +93,8 @@ def taxi(
             {"name": "taxi", "nodes": nodes, "slices": slices, "rate": rate, "queries": found}
         )
         return
-    print(
-        f"{trips:,} trips from the prepared log, epochs of {epoch}, {nodes} nodes, slices: {slices}, {runs} runs"
-    )
+    how = f"epochs of {epoch}, {nodes} nodes, slices: {slices}, {runs} runs"
+    print(f"{trips:,} trips from the prepared log, {how}")
     rows = [
         (each["query"], f"{each['seconds']:.3f}", f"{each['events_per_second']:,}")
         for each in found
