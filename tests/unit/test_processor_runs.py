@@ -14,7 +14,15 @@ from streammine.engine.bag import BagMemory
 from streammine.engine.edges import OutgoingEdges, StageNode
 from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.processor import OperatorProcessor
-from streammine.engine.stimuli import Accumulate, CloseEpoch, Finish, Freeze, Work, WorkResult
+from streammine.engine.stimuli import (
+    Accumulate,
+    CloseEpoch,
+    Discard,
+    Finish,
+    Freeze,
+    Work,
+    WorkResult,
+)
 from streammine.model.contracts import (
     Accumulator,
     Combiner,
@@ -362,3 +370,33 @@ def test_results_are_told_before_a_state_is_saved_or_the_input_is_over() -> None
 def test_in_a_loop_results_are_told_round_by_round() -> None:
     with pytest.raises(AssertionError, match="it tells together"):
         processor(Together(0), stamped=True).perform(SEVERAL, 0.0)
+
+
+class Noting(Delayed):
+    """Keeps what it is told of lost epochs."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.lost: dict[int, tuple[tuple[int, int], ...]] = {}
+
+    def close(self, epoch: EpochClose, accumulators: Sequence[Accumulator]) -> list[pa.RecordBatch]:
+        self.lost[epoch.epoch] = epoch.lost
+        return super().close(epoch, accumulators)
+
+
+def test_lost_epochs_are_told_with_the_epoch_of_a_run_that_they_came_with() -> None:
+    noting = Noting()
+    lost = CloseEpoch(8, TIMES.watermark(8), lost=((6, 6), (8, 8)))
+    result = processor(noting).perform([*SEVERAL[:4], lost, *SEVERAL[4:]], 0.0)
+    assert result.closed == (4, 5, 8, 9)
+    assert noting.lost == {4: (), 5: (), 8: ((6, 6), (8, 8)), 9: ()}
+    assert told(result) == [(4, [1]), (5, [2]), (9, [3])]
+
+
+def test_what_is_discarded_within_a_run_is_of_no_epoch_behind() -> None:
+    """A replica that has taken over sends anew what its channel had sent of open epochs."""
+    other = Accumulate(1, 0, 5, 0, give(5, 6).body)
+    work: list[Work] = [give(4, 1), give(5, 2), other, close(4), Discard(0, 5), close(5)]
+    assert told(processor(Delayed(0)).perform(work, 0.0)) == [(4, [1]), (5, [6])]
+    work = [give(4, 1), other, close(4), Discard(1, 5), give(5, 2), close(5)]
+    assert told(processor(Delayed(0)).perform(work, 0.0)) == [(4, [1]), (5, [2])]
