@@ -45,7 +45,7 @@ SECOND = 1_000_000
 """In microseconds."""
 
 NO_HOUSE = -1
-"""Of what stands for all readings."""
+"""The house of rows that are of all readings."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

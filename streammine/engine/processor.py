@@ -171,13 +171,10 @@ class OperatorProcessor:
                 case Discard(channel, epoch):
                     self._discard(channel, epoch)
                 case Freeze():
-                    self._tell(leaving)
                     frozen = self._freeze(item)
                 case TakeState(restore):
-                    self._tell(leaving)
                     taken, taken_bytes = self._take_state(restore)
                 case Finish(epoch):
-                    self._tell(leaving)
                     with Blame(self.slice_id, epoch):
                         self._finish(EpochClose(epoch, INFINITY, self.epoch), leaving)
                     finished = True
@@ -186,7 +183,8 @@ class OperatorProcessor:
         if closing:
             self._close_through(closing, closed, leaving)
         if closed:
-            self._tell(leaving)
+            with Blame(self.slice_id, self._epoch_of(closed[0]), self._epoch_of(closed[-1])):
+                self._tell(leaving)
             leaving.end(closed[-1] + 1)
         outputs = leaving.outputs
         self.counters.rows_out += sum(output.rows for output in outputs)
@@ -220,6 +218,7 @@ class OperatorProcessor:
 
     def _take_state(self, restore: Restore) -> tuple[RestoredTo, int]:
         assert self._load_state is not None
+        assert self._telling is None or not self._telling.untold_nbytes, "results would be lost"
         operator, taken, nbytes = self._load_state(self.operator, self.held, restore)
         if operator is not self.operator:
             self._use(operator)
@@ -382,7 +381,8 @@ class OperatorProcessor:
         """Results that the operator has not told yet go to the outgoing edges."""
         if self._telling is not None:
             for batch, of_rows in self._telling.tell():
-                leaving.push_span(Span.by_row(self._ordered(batch), of_rows))
+                if batch.num_rows:
+                    leaving.push_span(Span.by_row(self._ordered(batch), of_rows))
 
     def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with hidden copies of its order columns, where anything downstream needs them."""

@@ -203,10 +203,14 @@ class StatefulOperator(Protocol):
 @runtime_checkable
 class TellsTogether(Protocol):
     """A StatefulOperator that can close some epochs and tell their results in one go, which costs less where
-    epochs are small."""
+    epochs are small. In loops each is closed as of any other operator.
+
+    The results are told by the end of the run of work that closed the epochs, and before rows that are set
+    aside; so no state is saved, and no other taken, while there are any that are not.
+    """
 
     def close_untold(self, epoch: EpochClose, accumulators: Sequence[Accumulator]) -> None:
-        """Like `close`, but the results are told later: before the state is saved, or any other is taken."""
+        """Like `close`, but the results are told later. Which epoch is due next is known at once."""
         ...
 
     @property

@@ -28,7 +28,9 @@ from streammine.operators.set_aside import SetAside
 
 START_COLUMN, END_COLUMN = "window_start", "window_end"
 _OUTPUT_ROWS_LIMIT = 65_536
-_BYTES_PER_ROW = 64
+_BYTES_PER_ROW = 32
+"""Of a result, besides its key."""
+
 _NOTHING = -1
 """The bits of no float that a quantile can be."""
 
@@ -71,7 +73,7 @@ class SlidingQuantile:
     are set aside. With each slide leaves what differs from the slide before, a null where a key has no values
     any more; or, with `every_slide`, a row for every key and window with values.
 
-    What enters between two slides waits in `_fresh`, so that what is known of the windows is always as it
+    What enters between two slides waits in `_waiting`, so that what is known of the windows is always as it
     was told last. A snapshot needs no results: they follow from the values.
     """
 
@@ -178,7 +180,8 @@ class SlidingQuantile:
     def untold_nbytes(self) -> int:
         """See contracts.TellsTogether."""
         leaving = sum(int(batch.nbytes) for batch, _ in self._leaving)
-        return leaving + _BYTES_PER_ROW * sum(untold.numbers.size for untold in self._untold)
+        per_row = _BYTES_PER_ROW + self._table.nbytes // max(1, self._table.size)
+        return leaving + per_row * sum(untold.numbers.size for untold in self._untold)
 
     def tell(self) -> list[tuple[pa.RecordBatch, IntArray]]:
         """See contracts.TellsTogether."""

@@ -130,6 +130,25 @@ def table_of(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table(dict(zip("abc", columns, strict=True)))
 
 
+@pytest.mark.parametrize("rows", [1_000, 1_025, 4_000, 4_097])
+@pytest.mark.parametrize("text", [False, True])
+def test_few_and_many_rows_are_put_in_the_same_order(rows: int, text: bool) -> None:
+    """By whatever sorts so many best; rows that are equal in the keys stay as they were."""
+    random = np.random.default_rng(rows)
+    columns = {
+        "flag": pa.array(random.integers(0, 2, rows) > 0, mask=random.random(rows) < 0.1),
+        "float": pa.array(random.choice([0.0, -0.0, 1.5, -2.0, math.nan, math.inf], rows)),
+        "number": pa.array(random.integers(-3, 3, rows).astype(np.int8)),
+    }
+    if text:
+        columns["text"] = pa.array(random.choice(["a", "b", ""], rows))
+    batch = pa.record_batch({**columns, "row": pa.array(np.arange(rows))})
+    data, offsets = encode_rows(batch.select([*columns]))
+    encoded = [bytes(data[offsets[n] : offsets[n + 1]]) for n in range(rows)]
+    expected = sorted(range(rows), key=encoded.__getitem__)
+    assert canonical_order(batch, [*columns]).tolist() == expected
+
+
 def test_what_stands_under_a_null_does_not_count() -> None:
     hidden = pa.Array.from_buffers(
         pa.int32(), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(struct.pack("<2i", 7, 9))]

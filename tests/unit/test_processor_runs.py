@@ -18,8 +18,6 @@ from streammine.engine.stimuli import (
     Accumulate,
     CloseEpoch,
     Discard,
-    Finish,
-    Freeze,
     Work,
     WorkResult,
 )
@@ -129,7 +127,7 @@ class InTime:
 
 
 class Together(Delayed):
-    """Tells what it has to tell of all epochs in one batch; epochs with a 13 are set aside."""
+    """Tells what it has to tell of all epochs in one batch; 13 is set aside, and 12 told. Fails on 99."""
 
     def __init__(self, delay: int) -> None:
         super().__init__(delay)
@@ -144,8 +142,8 @@ class Together(Delayed):
             (number,) = batch.column("n").to_pylist()
             if number == 13:
                 self._dead = DeadRows(("unlucky",), ("13",), (None,), (None,))
-            else:
-                self._untold.append((epoch.epoch, number))
+                number = 12
+            self._untold.append((epoch.epoch, number))
 
     @property
     def untold_nbytes(self) -> int:
@@ -153,10 +151,11 @@ class Together(Delayed):
 
     def tell(self) -> list[tuple[pa.RecordBatch, IntArray]]:
         untold, self._untold = self._untold, []
-        if not untold:
-            return []
-        batch = pa.record_batch({"n": [number for _, number in untold]})
-        return [(batch, np.array([epoch for epoch, _ in untold]))]
+        numbers = [number for _, number in untold]
+        if 99 in numbers:
+            raise OverflowError("99")
+        batch = pa.record_batch({"n": pa.array(numbers, pa.int64())})
+        return [(batch, np.array([epoch for epoch, _ in untold], np.int64))]
 
     def take_dead(self) -> DeadRows | None:
         dead, self._dead = self._dead, None
@@ -357,14 +356,18 @@ def test_results_that_are_not_told_yet_end_a_run(monkeypatch: pytest.MonkeyPatch
 def test_what_was_made_before_rows_are_set_aside_is_told_before() -> None:
     work: list[Work] = [give(3, 7), close(3), give(4, 13), close(4), *SEVERAL[2:4]]
     result = processor(Together(0)).perform(work, 0.0)
-    assert [(output.epoch, output.channel) for output in result.outputs] == [(3, 8), (4, 9), (5, 8)]
+    left = [(output.epoch, output.channel) for output in result.outputs]
+    assert left == [(3, 8), (4, 8), (4, 9), (5, 8)]
 
 
-def test_results_are_told_before_a_state_is_saved_or_the_input_is_over() -> None:
-    freeze = Freeze(9, None, True, None, 9)
-    for last in (freeze, Finish(10)):
-        result = processor(Together(0)).perform([*SEVERAL, last], 0.0)
-        assert told(result) == [(4, [1]), (5, [2]), (9, [3])]
+def test_no_results_are_told_of_epochs_without_any() -> None:
+    assert processor(Together(0)).perform([close(3), close(4)], 0.0).outputs == ()
+
+
+def test_an_error_while_results_are_told_says_of_which_epochs() -> None:
+    bad = [give(3, 99), close(3), *SEVERAL]
+    with pytest.raises(UserCodeError, match="slice small/0, epochs 3 to 9: OverflowError: 99"):
+        processor(Together(0)).perform(bad, 0.0)
 
 
 def test_in_a_loop_results_are_told_round_by_round() -> None:

@@ -182,6 +182,20 @@ def test_windows_without_values_read_no_memory_that_was_never_written(
     assert dict(zip(numbers.tolist(), found.tolist(), strict=True)) == {0: [0, 0, -1], 1: [6, 6, 0]}
 
 
+def test_all_windows_with_values_are_settled_again_where_that_is_asked_for() -> None:
+    order = SlidingOrder(2, False, 1, 2)
+    order.grow(3)
+    order.take_in(np.array([0, 2, 2]), np.array([5, 6, 8]))
+    order.let_go(0, np.array([2]))
+    numbers, found = order.settle()
+    first = dict(zip(numbers.tolist(), found.tolist(), strict=True))
+    assert first == {0: [5, 5, 0], 1: [5, 5, 0], 4: [8, 8, 0], 5: [6, 8, 1]}
+    assert order.settle()[0].size == 0
+    order.touch_all()
+    numbers, found = order.settle()
+    assert dict(zip(numbers.tolist(), found.tolist(), strict=True)) == first
+
+
 def test_keys_that_are_over_are_forgotten() -> None:
     operator = operator_of([1, 2])
     sizes = []
@@ -217,6 +231,20 @@ def test_results_that_were_not_told_outlive_their_table_of_keys() -> None:
     assert tables[0].column("epoch").to_pylist() == [n for _, of in told for n in of.tolist()]
     # more than a batch has, and not one batch for each epoch
     assert 1 < len(told) < 12
+
+
+def test_long_keys_make_results_that_are_not_told_larger() -> None:
+    sizes = []
+    for length in (1, 1_000):
+        operator = operator_of([1])
+        collected = operator.accumulator(0)
+        names = [str(number).zfill(4) * length for number in range(100)]
+        collected.add(pa.record_batch([pa.array(names), pa.array([1.0] * 100)], schema=SCHEMA))
+        operator.close_untold(EpochClose(0, SECOND.watermark(0), SECOND), [collected])
+        sizes.append(operator.untold_nbytes)
+        told = sum(batch.nbytes for batch, _ in operator.tell())
+        assert told <= sizes[-1]
+    assert sizes[1] > sizes[0] + 100 * 4 * 999
 
 
 @pytest.mark.parametrize(("slide", "keeps_for_snapshots"), [(1, True), (64, False)])

@@ -75,7 +75,7 @@ _RANGE_BITS = 12
 @helper
 def reach_class(count: int) -> int:
     """The reach of a bracket for so many values, as a power of two; it has place for four times that."""
-    # count^(2/3) / 8 and 2^power, both to the third power and times 8^3: this is looked at with every value
+    # count^(2/3) / 8 and 2^power, both to the third power and times 8^3: roots take longer than the rest
     cube, square = 4096.0, float(count) * float(count)
     power = 1
     while cube < square:

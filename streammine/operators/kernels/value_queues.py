@@ -105,7 +105,7 @@ def _make_room(brackets: Brackets, head: Ints) -> None:
 
 @helper
 def _enter(values: Ints, counts: Ints, head: Ints, value: int) -> bool:
-    """A value comes to a window. False where its bracket has no room for it; then it is not in it yet."""
+    """A value comes to a window. False where its bracket has no room for it, and counts it not yet."""
     head[COUNT] += 1
     if head[SIZE] == NOT_LOCATED:
         return True
