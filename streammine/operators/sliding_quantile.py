@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,7 @@ from streammine.operators.keys import check_key
 from streammine.operators.map import check_column_name
 from streammine.operators.quantiles.images import Images
 from streammine.operators.quantiles.panes import Pane, Panes
-from streammine.operators.quantiles.sliding_order import SlidingOrder, load_kernels
+from streammine.operators.quantiles.sliding_order import Slide, SlidingOrder, load_kernels
 from streammine.operators.quantiles.snapshots import Fresh, FreshRows, Frozen, Held, Restoring
 from streammine.operators.set_aside import SetAside
 
@@ -31,6 +33,7 @@ _OUTPUT_ROWS_LIMIT = 65_536
 _BYTES_PER_ROW = 32
 """Of a result, besides its key."""
 
+_LEAST_SHARE = 1 / 64
 _NOTHING = -1
 """The bits of no float that a quantile can be."""
 
@@ -138,6 +141,10 @@ class SlidingQuantile:
         self._told: IntArray | None = np.empty(0, np.int64)
         """The bits of the last result of each window of each key; None after a restore."""
         self._ranks: IntArray = np.empty(0, np.int64)
+        self._slides_to_do: list[tuple[int, Slide]] = []
+        """With the epochs that they end with."""
+        self._told_share = 1.0
+        """Of how many results there were for each row that came or left, lately."""
         self._untold: list[_Untold] = []
         self._leaving: list[tuple[pa.RecordBatch, IntArray]] = []
         self._unsaved = FreshRows()
@@ -180,12 +187,15 @@ class SlidingQuantile:
     def untold_nbytes(self) -> int:
         """See contracts.TellsTogether."""
         leaving = sum(int(batch.nbytes) for batch, _ in self._leaving)
-        per_row = _BYTES_PER_ROW + self._table.nbytes // max(1, self._table.size)
-        return leaving + per_row * sum(untold.numbers.size for untold in self._untold)
+        rows = self._told_share * sum(slide.rows for _, slide in self._slides_to_do)
+        if self._every_slide:
+            rows = len(self._slides_to_do) * self._table.size * self._order.windows
+        per_row = _BYTES_PER_ROW + self._table.nbytes / max(1, self._table.size)
+        return leaving + math.ceil(rows * per_row)
 
     def tell(self) -> list[tuple[pa.RecordBatch, IntArray]]:
         """See contracts.TellsTogether."""
-        self._make_leave()
+        self._do_slides()
         leaving, self._leaving = self._leaving, []
         return leaving
 
@@ -214,6 +224,7 @@ class SlidingQuantile:
     def freeze(self, full: bool) -> Handover:
         """See contracts.KeepsState: the epochs since the last freeze; or the values of all keys where they
         lie, which are not written over before they are saved."""
+        assert not self._slides_to_do, "results are told before a state is saved"
         if self._handover is not None:
             self._handover.give_up()
             self._order.release()
@@ -278,20 +289,43 @@ class SlidingQuantile:
             self._order.release()
         if self._told is None:
             self._order.touch_all()
-            self._settle()
+            self._take_results(*self._order.settle())
         for fresh in self._waiting.epochs:
-            self._enter(fresh)
+            self._panes.add(fresh.pane)
+        entering = [(fresh.pane.numbers, fresh.images) for fresh in self._waiting.epochs]
+        leaving = [(window, pane.numbers) for window, pane in self._panes.expired(epoch)]
+        self._slides_to_do.append((epoch, Slide(entering, leaving)))
         self._waiting = FreshRows()
-        self._expire(epoch)
         self._closed = epoch
-        changed, emptied = self._settle()
-        told = self._told
-        assert told is not None
-        if self._every_slide:
-            changed = np.flatnonzero(told != _NOTHING)
-        if changed.size:
-            self._untold.append(_Untold(epoch, changed, told[changed]))
-        self._forget(emptied)
+
+    def _do_slides(self) -> None:
+        """Do the slides that were not done yet, and note what is to be told of them."""
+        to_do, self._slides_to_do = self._slides_to_do, []
+        if not to_do:
+            return
+        self._order.grow(self._table.size)
+        of_slide, numbers, found = self._order.slide([slide for _, slide in to_do])
+        rows = sum(slide.rows for _, slide in to_do)
+        by_slide = of_slide.argsort(kind="stable")
+        numbers, found = numbers[by_slide], found[by_slide]
+        bounds = np.searchsorted(of_slide[by_slide], np.arange(len(to_do) + 1))
+        told_rows = 0
+        for (epoch, _), (start, stop) in zip(to_do, pairwise(bounds.tolist()), strict=True):
+            changed = self._take_results(numbers[start:stop], found[start:stop])
+            assert self._told is not None
+            if self._every_slide:
+                changed = np.flatnonzero(self._told != _NOTHING)
+            if changed.size:
+                self._untold.append(_Untold(epoch, changed, self._told[changed]))
+                told_rows += changed.size
+        if rows:
+            self._told_share = max(told_rows / rows, _LEAST_SHARE)
+        # the numbers of what is not told yet are those of now
+        self._make_leave()
+        windows = self._order.windows
+        emptied = numbers[(found[:, 2] < 0) & (numbers % windows == windows - 1)] // windows
+        emptied = np.unique(emptied)
+        self._forget(emptied[self._order.counts()[emptied, -1] == 0])
 
     def _enter(self, fresh: Fresh) -> None:
         """The rows of an epoch come into all windows."""
@@ -304,10 +338,9 @@ class SlidingQuantile:
         for window, pane in self._panes.expired(epoch):
             self._order.let_go(window, pane.numbers)
 
-    def _settle(self) -> tuple[IntArray, IntArray]:
-        """Work out the quantiles that something has come to or left. Returns the numbers of the windows with
-        another result than before, and the keys that have no values any more."""
-        numbers, found = self._order.settle()
+    def _take_results(self, numbers: IntArray, found: IntArray) -> IntArray:
+        """Work out the quantiles of windows from what was found (see SlidingOrder.settle). Returns the
+        numbers of those with another result than before."""
         windows = self._order.windows
         told = self._told
         if told is None or len(told) < self._order.keys * windows:
@@ -319,10 +352,9 @@ class SlidingQuantile:
         places = found[:, 0], found[:, 1], remainders
         results = self._images.between(*places, self._at.denominator).view(np.int64)
         results[remainders < 0] = _NOTHING
-        changed = numbers[told[numbers] != results]
+        changed: IntArray = numbers[told[numbers] != results]
         told[numbers] = results
-        emptied = numbers[(remainders < 0) & (numbers % windows == windows - 1)] // windows
-        return changed, emptied
+        return changed
 
     def _make_leave(self) -> None:
         """Make rows of what was not told yet, in canonical order."""
@@ -371,8 +403,6 @@ class SlidingQuantile:
         live = self._order.counts()[: self._table.size, -1] > 0
         if not self._table.outgrown(int(np.count_nonzero(live))):
             return
-        # what was not told yet is known by the old numbers
-        self._make_leave()
         kept, table = np.flatnonzero(live), KeyTable(self._fields)
         numbers = np.full(self._table.size, -1, np.int64)
         numbers[kept] = table.ids_of(self._table.keys_as_of_now()(), kept)

@@ -192,7 +192,8 @@ def test_told_together_are_the_same_rows(data: st.DataObject, wanted: Wanted, se
         batches.extend(made)
         together.close_untold(at, collected[1:])
         untold.extend(made)
-        assert (together.untold_nbytes > 0) == bool(untold)
+        # how many there will be is not known yet
+        assert together.untold_nbytes > 0 or not untold
         assert together.due_epoch == apart.due_epoch
         if random.random() < 0.3:
             tell()

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from streammine.operators.kernels.compilation import helper
 from streammine.operators.kernels.order_layout import (
+    BEFORE,
+    CHUNK_READ,
     CLASS,
+    COUNT,
     CURSOR,
+    FREE,
     HIGH,
+    LAST,
     LOW,
+    NOT_LOCATED,
+    OFFSET_READ,
     SIZE,
     START,
+    UNUSED,
+    USED,
+    VALUE,
     Brackets,
     Ints,
     Queues,
@@ -81,3 +91,97 @@ def free_piece(brackets: Brackets, head: Ints) -> None:
         brackets.values[head[START]] = brackets.arena[1 + head[CLASS]]
         brackets.arena[1 + head[CLASS]] = head[START]
         head[CLASS] = -1
+
+
+@helper
+def new_chunk(queues: Queues) -> int:
+    chunk = int(queues.pool[FREE])
+    if chunk >= 0:
+        queues.pool[FREE] = queues.links[chunk]
+        return chunk
+    chunk = int(queues.pool[UNUSED])
+    queues.pool[UNUSED] += 1
+    return chunk
+
+
+@helper
+def append_chunk(queues: Queues, heads: Ints, windows: int, key: int) -> int:
+    """Put an empty chunk behind a key's queue."""
+    last = int(queues.tails[key, LAST])
+    chunk = new_chunk(queues)
+    if last < 0:
+        for number in range(key * windows, (key + 1) * windows):
+            heads[number, CHUNK_READ] = chunk
+            heads[number, OFFSET_READ] = 0
+    else:
+        queues.links[last] = chunk
+    queues.tails[key, LAST] = chunk
+    queues.tails[key, USED] = 0
+    return chunk
+
+
+@helper
+def next_chunk(queues: Queues, head: Ints, freed: Ints, free: bool) -> None:
+    """The window begins in the chunk behind now. `free`: no window has values of the one before any more."""
+    chunk = head[CHUNK_READ]
+    head[CHUNK_READ] = queues.links[chunk]
+    head[OFFSET_READ] = 0
+    if free:
+        freed[freed[0] + 1] = chunk
+        freed[0] += 1
+
+
+@helper
+def make_room(brackets: Brackets, head: Ints) -> None:
+    """Give up entries that count nothing and, if that is not enough, those furthest from the cursor."""
+    drop_empty(brackets, head)
+    cursor, quarter = head[CURSOR], (1 << head[CLASS]) >> 2
+    if head[SIZE] > 3 * quarter:
+        trim(brackets, head, cursor - quarter, cursor + quarter)
+
+
+@helper
+def enter(values: Ints, counts: Ints, head: Ints, value: int) -> bool:
+    """A value comes to a window. False where its bracket has no room for it, and counts it not yet."""
+    head[COUNT] += 1
+    if head[SIZE] == NOT_LOCATED:
+        return True
+    if value < head[VALUE]:
+        head[BEFORE] += 1
+    if value < head[LOW] or value > head[HIGH]:
+        return True
+    return insert(values, counts, head, value)
+
+
+@helper
+def insert(values: Ints, counts: Ints, head: Ints, value: int) -> bool:
+    """Count a value in the bracket that it lies in. False where there is no room for it."""
+    start, size = head[START], head[SIZE]
+    place = search(values, start, size, value)
+    if place < size and values[start + place] == value:
+        counts[start + place] += 1
+        return True
+    if size == 1 << head[CLASS]:
+        return False
+    for index in range(start + size, start + place, -1):
+        values[index] = values[index - 1]
+        counts[index] = counts[index - 1]
+    values[start + place] = value
+    counts[start + place] = 1
+    head[SIZE] = size + 1
+    if place <= head[CURSOR]:
+        head[CURSOR] += 1
+    return True
+
+
+@helper
+def leave(values: Ints, counts: Ints, head: Ints, value: int) -> None:
+    head[COUNT] -= 1
+    if head[SIZE] == NOT_LOCATED:
+        return
+    if value < head[VALUE]:
+        head[BEFORE] -= 1
+    if value < head[LOW] or value > head[HIGH]:
+        return
+    start = head[START]
+    counts[start + search(values, start, head[SIZE], value)] -= 1

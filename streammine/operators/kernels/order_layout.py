@@ -48,8 +48,8 @@ LAST, USED = 0, 1
 """A row of `Brackets.heads`, two cache lines. Values from LOW to HIGH are in the bracket. VALUE is that of
 the entry at the CURSOR, and BEFORE the number of the window's values that are less; COUNT is that of all.
 The bracket has SIZE entries from START on and place for 2^CLASS, CLASS -1 for none. The window's
-oldest value is at OFFSET_READ of CHUNK_READ. TOUCHED says that something came or went since the last
-`settle`, and the FOUND fields what that has found."""
+oldest value is at OFFSET_READ of CHUNK_READ. TOUCHED says that something came or went since the
+window was settled, and the FOUND fields what was found then."""
 
 NOT_LOCATED = -1
 """SIZE of a bracket of which nothing is known but the COUNT."""

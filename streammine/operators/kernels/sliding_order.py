@@ -21,8 +21,14 @@ import numpy as np
 from numba import types
 
 from streammine.operators.kernels.bracket_steps import (
+    append_chunk,
     drop_empty,
+    enter,
     free_piece,
+    insert,
+    leave,
+    make_room,
+    next_chunk,
     search,
     trim,
     value_at,
@@ -48,6 +54,7 @@ from streammine.operators.kernels.order_layout import (
     FOUND_UPPER,
     GREATEST,
     HIGH,
+    LAST,
     LEAST_CLASS,
     LOW,
     NOT_LOCATED,
@@ -57,6 +64,7 @@ from streammine.operators.kernels.order_layout import (
     SMALLEST,
     START,
     TOUCHED,
+    USED,
     VALUE,
     Brackets,
     Ints,
@@ -70,6 +78,12 @@ RANGES = 4_096
 """In which values are counted when one is selected; a histogram has as many places."""
 
 _RANGE_BITS = 12
+
+COMES, STAYS = -1, -2
+"""In the place of the number of a window that a value leaves."""
+
+ROW, FOUND_ROWS, LACKS_ROOM, STATE_FIELDS = 0, 1, 2, 3
+"""What `slide` says of how far it has come."""
 
 
 @helper
@@ -331,77 +345,166 @@ def _extend(
         _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
 
 
+@helper
+def _settled(
+    queues: Queues,
+    brackets: Brackets,
+    head: Ints,
+    numerator: int,
+    denominator: int,
+    buffer: Ints,
+    counts: Ints,
+    histogram: Ints,
+) -> int:
+    """Have FOUND say between which two values of a window its quantile lies: 1 if that is something else than
+    before, or nothing, and 0 if it is not; -1 if there must be more room for that."""
+    lower, upper, remainder = np.int64(0), np.int64(0), np.int64(-1)
+    count = head[COUNT]
+    if count:
+        power = max(LEAST_CLASS, reach_class(count) + 2)
+        # some slack in both directions, so that counts about a limit cost nothing
+        if not power - 1 <= head[CLASS] <= power + 2 and not _make_large(brackets, head, power):
+            return -1
+        if (1 << head[CLASS]) > buffer.size:
+            return -1
+        # in two steps: the product of a large count and the numerator may not fit
+        whole, rest = divmod(count - 1, denominator)
+        part = rest * numerator
+        rank = whole * numerator + part // denominator
+        remainder = part % denominator
+        values, held = brackets.values, brackets.counts
+        while head[SIZE] == NOT_LOCATED or not _step(values, held, head, rank):
+            _extend(queues, brackets, head, rank, buffer, counts, histogram)
+        lower = upper = head[VALUE]
+        if remainder and rank + 1 == head[BEFORE] + held[head[START] + head[CURSOR]]:
+            place = _next_entry(held, head)
+            if place == head[SIZE]:
+                _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
+                place = _next_entry(held, head)
+            upper = values[head[START] + place]
+    head[TOUCHED] = 0
+    if (
+        remainder >= 0
+        and remainder == head[FOUND_REMAINDER]
+        and lower == head[FOUND_LOWER]
+        and upper == head[FOUND_UPPER]
+    ):
+        return 0
+    head[FOUND_LOWER], head[FOUND_UPPER], head[FOUND_REMAINDER] = lower, upper, remainder
+    return 1
+
+
 @_KERNELS.kernel(
     QUEUES_TYPE,
     BRACKETS_TYPE,
     INT64,
     INT64,
-    INT64_IN,
     INT64,
+    INT64_IN,
+    INT64_IN,
+    INT64_IN,
+    INT64_IN,
+    INT64_OUT,
     INT64_OUT,
     INT64_OUT,
     INT64_OUT,
     INT64_OUT,
     writable(types.int64, 2),
 )
-def settle(
+def slide(
     queues: Queues,
     brackets: Brackets,
+    windows: int,
     numerator: int,
     denominator: int,
-    touched: Ints,
-    begin: int,
+    keys: Ints,
+    slides: Ints,
+    leaves: Ints,
+    values: Ints,
     buffer: Ints,
     counts: Ints,
     histogram: Ints,
-    changed: Ints,
+    freed: Ints,
+    state: Ints,
     found: Ints,
-) -> int:
-    """For each touched head from `begin` on, the two values between which the quantile lies.
+) -> bool:
+    """All that happens to some keys in some slides, key by key, so that what is known of a key is looked for
+    in memory once and not with each slide.
 
-    With n values it lies at (n - 1) * numerator / denominator, counted from 0. The heads for which there is
-    something else than was found before, and those without values, are added to the list `changed`, behind
-    its length; `found` gets the values before and behind it and the remainder of the division, 0, 0 and -1
-    where n is 0. Returns how many heads are done; where it is not all of them, the arena, or the buffer and
-    `counts`, must be made larger.
+    Of each row: the key, ascending, and of one key the slide, ascending; and which window `leaves` its oldest
+    value, or COMES where `values` has one for all of them, or STAYS where nothing happens. Where a slide of a
+    key ends, those of its windows that are touched are settled: with n values the quantile lies at
+    (n - 1) * numerator / denominator, counted from 0. Where that is something else than was found before, or
+    there is none, `found` gets the slide, the head's number, the values before and behind, and the remainder
+    of the division, or 0, 0 and -1; `state[FOUND_ROWS]` says how often. Chunks that are of no use any more
+    are added to the list `freed`, behind its length.
+
+    Begins with row `state[ROW]`. Returns whether it came to the end; else the arena, or the buffer and
+    `counts`, must be made larger for the head `state[LACKS_ROOM]`.
     """
-    heads, values, held = brackets.heads, brackets.values, brackets.counts
-    for index in range(begin, touched[0]):
-        number = touched[index + 1]
-        head = heads[number]
-        lower, upper, remainder = np.int64(0), np.int64(0), np.int64(-1)
-        count = head[COUNT]
-        if count:
-            power = max(LEAST_CLASS, reach_class(count) + 2)
-            # some slack in both directions, so that counts about a limit cost nothing
-            if not power - 1 <= head[CLASS] <= power + 2 and not _make_large(brackets, head, power):
-                return index
-            if (1 << head[CLASS]) > buffer.size:
-                return index
-            # in two steps: the product of a large count and the numerator may not fit
-            whole, rest = divmod(count - 1, denominator)
-            part = rest * numerator
-            rank = whole * numerator + part // denominator
-            remainder = part % denominator
-            while head[SIZE] == NOT_LOCATED or not _step(values, held, head, rank):
-                _extend(queues, brackets, head, rank, buffer, counts, histogram)
-            lower = upper = head[VALUE]
-            if remainder and rank + 1 == head[BEFORE] + held[head[START] + head[CURSOR]]:
-                place = _next_entry(held, head)
-                if place == head[SIZE]:
-                    _extend_up(queues, brackets, head, head[HIGH] + 1, buffer, counts)
-                    place = _next_entry(held, head)
-                upper = values[head[START] + place]
-        head[TOUCHED] = 0
-        if (
-            remainder < 0
-            or remainder != head[FOUND_REMAINDER]
-            or lower != head[FOUND_LOWER]
-            or upper != head[FOUND_UPPER]
-        ):
-            head[FOUND_LOWER], head[FOUND_UPPER], head[FOUND_REMAINDER] = lower, upper, remainder
-            row = changed[0]
-            found[row, 0], found[row, 1], found[row, 2] = lower, upper, remainder
-            changed[row + 1] = number
-            changed[0] = row + 1
-    return int(touched[0])
+    heads, narrow, broad, tails = brackets.heads, queues.narrow, queues.broad, queues.tails
+    bracket_values, bracket_counts = brackets.values, brackets.counts
+    rows = keys.size
+    row = state[ROW]
+    while True:
+        if row and (row == rows or keys[row] != keys[row - 1] or slides[row] != slides[row - 1]):
+            first = keys[row - 1] * windows
+            for number in range(first, first + windows):
+                head = heads[number]
+                if not head[TOUCHED]:
+                    continue
+                differs = _settled(
+                    queues, brackets, head, numerator, denominator, buffer, counts, histogram
+                )
+                if differs < 0:
+                    state[ROW], state[LACKS_ROOM] = row, number
+                    return False
+                if differs:
+                    told = state[FOUND_ROWS]
+                    found[told, 0], found[told, 1] = slides[row - 1], number
+                    found[told, 2], found[told, 3] = head[FOUND_LOWER], head[FOUND_UPPER]
+                    found[told, 4] = head[FOUND_REMAINDER]
+                    state[FOUND_ROWS] = told + 1
+        if row == rows:
+            return True
+        key, window = keys[row], leaves[row]
+        if window == COMES:
+            value = values[row]
+            last, used = np.int64(tails[key, LAST]), np.int64(tails[key, USED])
+            if last < 0 or used == CHUNK:
+                last, used = np.int64(append_chunk(queues, heads, windows, key)), np.int64(0)
+            if broad.size:
+                broad[last * CHUNK + used] = value
+            else:
+                narrow[last * CHUNK + used] = value
+            tails[key, USED] = used + 1
+            for number in range(key * windows, (key + 1) * windows):
+                head = heads[number]
+                if not enter(bracket_values, bracket_counts, head, value):
+                    make_room(brackets, head)
+                    if head[LOW] <= value <= head[HIGH]:
+                        insert(bracket_values, bracket_counts, head, value)
+                head[TOUCHED] = 1
+        elif window != STAYS:
+            head = heads[key * windows + window]
+            if head[OFFSET_READ] == CHUNK:
+                next_chunk(queues, head, freed, window == windows - 1)
+            place = head[CHUNK_READ] * CHUNK + head[OFFSET_READ]
+            head[OFFSET_READ] += 1
+            value = int(broad[place]) if broad.size else int(narrow[place])
+            leave(bracket_values, bracket_counts, head, value)
+            head[TOUCHED] = 1
+        row += 1
+
+
+@_KERNELS.kernel(INT64_IN, INT64_OUT, INT64_OUT)
+def order_by_key(keys: Ints, places: Ints, order: Ints) -> None:
+    """Rows by key, those of one as they come. `places` has one more place than there are keys."""
+    places[:] = 0
+    for row in range(keys.size):
+        places[keys[row] + 1] += 1
+    for key in range(1, places.size):
+        places[key] += places[key - 1]
+    for row in range(keys.size):
+        order[places[keys[row]]] = row
+        places[keys[row]] += 1

@@ -12,10 +12,13 @@ import numpy.typing as npt
 from numba import types
 
 from streammine.operators.kernels.bracket_steps import (
-    drop_empty,
+    append_chunk,
+    enter,
     free_piece,
-    search,
-    trim,
+    insert,
+    leave,
+    make_room,
+    next_chunk,
     value_at,
 )
 from streammine.operators.kernels.compilation import (
@@ -23,17 +26,13 @@ from streammine.operators.kernels.compilation import (
     INT64_IN,
     INT64_OUT,
     KernelSet,
-    helper,
     writable,
 )
 from streammine.operators.kernels.order_layout import (
-    BEFORE,
     BRACKETS_TYPE,
     CHUNK,
     CHUNK_READ,
-    CLASS,
     COUNT,
-    CURSOR,
     FREE,
     HIGH,
     LAST,
@@ -42,11 +41,8 @@ from streammine.operators.kernels.order_layout import (
     OFFSET_READ,
     QUEUES_TYPE,
     SIZE,
-    START,
     TOUCHED,
-    UNUSED,
     USED,
-    VALUE,
     Brackets,
     Ints,
     Queues,
@@ -56,113 +52,9 @@ _KERNELS = KernelSet()
 load_kernels = _KERNELS.load
 
 
-@helper
-def _new_chunk(queues: Queues) -> int:
-    chunk = int(queues.pool[FREE])
-    if chunk >= 0:
-        queues.pool[FREE] = queues.links[chunk]
-        return chunk
-    chunk = int(queues.pool[UNUSED])
-    queues.pool[UNUSED] += 1
-    return chunk
-
-
-@helper
-def _append_chunk(queues: Queues, heads: Ints, windows: int, key: int) -> int:
-    """Put an empty chunk behind a key's queue."""
-    last = int(queues.tails[key, LAST])
-    chunk = _new_chunk(queues)
-    if last < 0:
-        for number in range(key * windows, (key + 1) * windows):
-            heads[number, CHUNK_READ] = chunk
-            heads[number, OFFSET_READ] = 0
-    else:
-        queues.links[last] = chunk
-    queues.tails[key, LAST] = chunk
-    queues.tails[key, USED] = 0
-    return chunk
-
-
-@helper
-def _next_chunk(queues: Queues, head: Ints, freed: Ints, free: bool) -> None:
-    """The window begins in the chunk behind now. `free`: no window has values of the one before any more."""
-    chunk = head[CHUNK_READ]
-    head[CHUNK_READ] = queues.links[chunk]
-    head[OFFSET_READ] = 0
-    if free:
-        freed[freed[0] + 1] = chunk
-        freed[0] += 1
-
-
-@helper
-def _make_room(brackets: Brackets, head: Ints) -> None:
-    """Give up entries that count nothing and, if that is not enough, those furthest from the cursor."""
-    drop_empty(brackets, head)
-    cursor, quarter = head[CURSOR], (1 << head[CLASS]) >> 2
-    if head[SIZE] > 3 * quarter:
-        trim(brackets, head, cursor - quarter, cursor + quarter)
-
-
-@helper
-def _enter(values: Ints, counts: Ints, head: Ints, value: int) -> bool:
-    """A value comes to a window. False where its bracket has no room for it, and counts it not yet."""
-    head[COUNT] += 1
-    if head[SIZE] == NOT_LOCATED:
-        return True
-    if value < head[VALUE]:
-        head[BEFORE] += 1
-    if value < head[LOW] or value > head[HIGH]:
-        return True
-    return _insert(values, counts, head, value)
-
-
-@helper
-def _insert(values: Ints, counts: Ints, head: Ints, value: int) -> bool:
-    """Count a value in the bracket that it lies in. False where there is no room for it."""
-    start, size = head[START], head[SIZE]
-    place = search(values, start, size, value)
-    if place < size and values[start + place] == value:
-        counts[start + place] += 1
-        return True
-    if size == 1 << head[CLASS]:
-        return False
-    for index in range(start + size, start + place, -1):
-        values[index] = values[index - 1]
-        counts[index] = counts[index - 1]
-    values[start + place] = value
-    counts[start + place] = 1
-    head[SIZE] = size + 1
-    if place <= head[CURSOR]:
-        head[CURSOR] += 1
-    return True
-
-
-@helper
-def _leave(values: Ints, counts: Ints, head: Ints, value: int) -> None:
-    head[COUNT] -= 1
-    if head[SIZE] == NOT_LOCATED:
-        return
-    if value < head[VALUE]:
-        head[BEFORE] -= 1
-    if value < head[LOW] or value > head[HIGH]:
-        return
-    start = head[START]
-    counts[start + search(values, start, head[SIZE], value)] -= 1
-
-
-@helper
-def _touch(head: Ints, number: int, touched: Ints) -> None:
-    if not head[TOUCHED]:
-        head[TOUCHED] = 1
-        touched[touched[0] + 1] = number
-        touched[0] += 1
-
-
-@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64_IN, INT64_IN, INT64_OUT)
-def take_in(
-    queues: Queues, brackets: Brackets, windows: int, keys: Ints, values: Ints, touched: Ints
-) -> None:
-    """Values come into all windows of their keys. `touched` lists heads' numbers, behind its length."""
+@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64_IN, INT64_IN)
+def take_in(queues: Queues, brackets: Brackets, windows: int, keys: Ints, values: Ints) -> None:
+    """Values come into all windows of their keys."""
     # what is rare gets all arrays, what is not only those it needs: passing them on costs more than the rest
     narrow, broad, tails = queues.narrow, queues.broad, queues.tails
     heads, bracket_values, bracket_counts = brackets.heads, brackets.values, brackets.counts
@@ -170,7 +62,7 @@ def take_in(
         key, value = keys[row], values[row]
         last, used = np.int64(tails[key, LAST]), np.int64(tails[key, USED])
         if last < 0 or used == CHUNK:
-            last, used = np.int64(_append_chunk(queues, heads, windows, key)), np.int64(0)
+            last, used = np.int64(append_chunk(queues, heads, windows, key)), np.int64(0)
         if broad.size:
             broad[last * CHUNK + used] = value
         else:
@@ -178,21 +70,20 @@ def take_in(
         tails[key, USED] = used + 1
         for number in range(key * windows, (key + 1) * windows):
             head = heads[number]
-            if not _enter(bracket_values, bracket_counts, head, value):
-                _make_room(brackets, head)
+            if not enter(bracket_values, bracket_counts, head, value):
+                make_room(brackets, head)
                 if head[LOW] <= value <= head[HIGH]:
-                    _insert(bracket_values, bracket_counts, head, value)
-            _touch(head, number, touched)
+                    insert(bracket_values, bracket_counts, head, value)
+            head[TOUCHED] = 1
 
 
-@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64, INT64_IN, INT64_OUT, INT64_OUT)
+@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64, INT64_IN, INT64_OUT)
 def let_go(
     queues: Queues,
     brackets: Brackets,
     windows: int,
     window: int,
     keys: Ints,
-    touched: Ints,
     freed: Ints,
 ) -> None:
     """The oldest values of keys leave one of their windows; a shorter one is always ahead of a longer one.
@@ -206,12 +97,12 @@ def let_go(
         number = keys[row] * windows + window
         head = heads[number]
         if head[OFFSET_READ] == CHUNK:
-            _next_chunk(queues, head, freed, window == windows - 1)
+            next_chunk(queues, head, freed, window == windows - 1)
         place = head[CHUNK_READ] * CHUNK + head[OFFSET_READ]
         head[OFFSET_READ] += 1
         value = int(broad[place]) if broad.size else int(narrow[place])
-        _leave(bracket_values, bracket_counts, head, value)
-        _touch(head, number, touched)
+        leave(bracket_values, bracket_counts, head, value)
+        head[TOUCHED] = 1
 
 
 @_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64_IN, INT64_OUT)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -40,6 +41,30 @@ def load_kernels() -> None:
     value_queues.load_kernels()
 
 
+@dataclass(frozen=True)
+class Slide:
+    """What happens between two ends of windows: values come to keys, `entering` pairs of both (int64[n]);
+    then the oldest values of keys leave windows, `leaving` pairs of a window's number and the keys, each once
+    for each value."""
+
+    entering: Sequence[tuple[IntArray, IntArray]]
+    leaving: Sequence[tuple[int, IntArray]]
+
+    @property
+    def rows(self) -> int:
+        """How often a value comes or leaves a window."""
+        return sum(len(keys) for keys, _ in self.entering) + sum(
+            len(keys) for _, keys in self.leaving
+        )
+
+    def steps(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Window or COMES, keys, and values or zeros."""
+        for keys, values in self.entering:
+            yield kernels.COMES, keys, values
+        for window, keys in self.leaving:
+            yield window, keys, np.zeros(len(keys), np.int64)
+
+
 class SlidingOrder:
     """Windows of keys 0, 1, … that end at the same time and begin at different ones.
 
@@ -67,7 +92,6 @@ class SlidingOrder:
         )
         self._buffer, self._buffer_counts = np.empty((2, _FIRST_ENTRIES), np.int64)
         self._histogram = np.empty(kernels.RANGES, np.int64)
-        self._touched = np.zeros(1, np.int64)
         self._kept: list[IntArray] | None = None
 
     @property
@@ -93,29 +117,69 @@ class SlidingOrder:
         self._brackets = self._brackets._replace(
             heads=np.concatenate((self._brackets.heads, heads))
         )
-        self._touched = _longer(self._touched, len(self._brackets.heads) + 1)
+
+    def slide(self, slides: Sequence[Slide]) -> tuple[IntArray, IntArray, IntArray]:
+        """Slides after each other. Returns what `settle` would have behind each: by row the place of the
+        slide, the window's number (both int64[n]), the two values and the remainder (int64[n, 3]).
+
+        Each slide for itself gives the same. But where there are many keys, what is known of one has left
+        the processor's cache when the next slide comes to it; here all that concerns a key is done at once.
+        """
+        steps = [
+            (place, window, keys, images)
+            for place, slide in enumerate(slides)
+            for window, keys, images in slide.steps()
+        ]
+        lengths = [len(keys) for _, _, keys, _ in steps]
+        keys = np.concatenate([np.empty(0, np.int64), *(keys for _, _, keys, _ in steps)])
+        order = np.empty(len(keys), np.int64)
+        kernels.order_by_key(keys, np.empty(self.keys + 1, np.int64), order)
+        images = np.concatenate([np.empty(0, np.int64), *(images for *_, images in steps)])[order]
+        places, windows = (
+            np.repeat(np.array([step[which] for step in steps], np.int64), lengths)[order]
+            for which in (0, 1)
+        )
+        keys = keys[order]
+        self._have_chunks(int(np.count_nonzero(windows == kernels.COMES)))
+        found = self._slide(keys, places, windows, images)
+        return found[:, 0], found[:, 1], found[:, 2:]
+
+    def _slide(
+        self, keys: IntArray, places: IntArray, windows: IntArray, images: IntArray
+    ) -> IntArray:
+        """See the kernel; what was found, in int64[n, 5]."""
+        freed = np.zeros(len(keys) + 1, np.int64)
+        state = np.zeros(kernels.STATE_FIELDS, np.int64)
+        found = np.empty((len(keys) * self.windows, 5), np.int64)
+        while not kernels.slide(
+            self._queues,
+            self._brackets,
+            self.windows,
+            *self._quantile,
+            keys,
+            places,
+            windows,
+            images,
+            self._buffer,
+            self._buffer_counts,
+            self._histogram,
+            freed,
+            state,
+            found,
+        ):
+            self._make_room(int(state[kernels.LACKS_ROOM]))
+        self._free(freed)
+        return found[: state[kernels.FOUND_ROWS]]
 
     def take_in(self, keys: IntArray, values: IntArray) -> None:
         """Values come to keys that there is place for."""
-        chunks = int(self._queues.pool[UNUSED]) + len(keys)
-        have = len(self._queues.links)
-        if chunks > have:
-            chunks = max(chunks, have + (have >> 1))
-            self._queues = self._queues._replace(
-                narrow=_longer(self._queues.narrow, 0 if self._broad else chunks * CHUNK),
-                broad=_longer(self._queues.broad, chunks * CHUNK if self._broad else 0),
-                links=_longer(self._queues.links, chunks),
-            )
-        value_queues.take_in(
-            self._queues, self._brackets, self.windows, keys, values, self._touched
-        )
+        self._have_chunks(len(keys))
+        value_queues.take_in(self._queues, self._brackets, self.windows, keys, values)
 
     def let_go(self, window: int, keys: IntArray) -> None:
         """The oldest values of keys leave a window; a key may be named several times."""
         freed = np.zeros(len(keys) + 1, np.int64)
-        value_queues.let_go(
-            self._queues, self._brackets, self.windows, window, keys, self._touched, freed
-        )
+        value_queues.let_go(self._queues, self._brackets, self.windows, window, keys, freed)
         self._free(freed)
 
     def settle(self) -> tuple[IntArray, IntArray]:
@@ -125,28 +189,11 @@ class SlidingOrder:
 
         A remainder of -1 stands for a window without values; the two are 0 then.
         """
-        count = int(self._touched[0])
-        changed = np.zeros(count + 1, np.int64)
-        found = np.empty((count, 3), np.int64)
-        done = 0
-        while True:
-            done = kernels.settle(
-                self._queues,
-                self._brackets,
-                *self._quantile,
-                self._touched,
-                done,
-                self._buffer,
-                self._buffer_counts,
-                self._histogram,
-                changed,
-                found,
-            )
-            if done == count:
-                break
-            self._make_room(int(self._touched[done + 1]))
-        self._touched[0] = 0
-        return changed[1 : changed[0] + 1], found[: changed[0]]
+        touched = np.flatnonzero(self._brackets.heads[:, TOUCHED])
+        keys = np.unique(touched // self.windows)
+        nothing = np.zeros(len(keys), np.int64)
+        found = self._slide(keys, nothing, np.full(len(keys), kernels.STAYS), nothing)
+        return found[:, 1], found[:, 2:]
 
     def counts(self) -> IntArray:
         """How many values each window of each key has (int64[keys, windows])."""
@@ -155,12 +202,8 @@ class SlidingOrder:
     def touch_all(self) -> None:
         """Have the next `settle` give every window that has values."""
         heads = self._brackets.heads
-        numbers = np.flatnonzero(heads[:, COUNT])
+        heads[:, TOUCHED] = heads[:, COUNT] > 0
         heads[:, FOUND_REMAINDER] = -1
-        heads[:, TOUCHED] = 0
-        heads[numbers, TOUCHED] = 1
-        self._touched[1 : len(numbers) + 1] = numbers
-        self._touched[0] = len(numbers)
 
     def forget(self, keys: IntArray) -> None:
         """Keys that have no values in any window need no place any more."""
@@ -170,11 +213,10 @@ class SlidingOrder:
 
     def renumber(self, keys: IntArray) -> None:
         """Key keys[i] is i from now on. All others are forgotten, and everything is settled."""
-        assert self._touched[0] == 0, "what has changed is known by its old number"
+        assert not self._brackets.heads[:, TOUCHED].any(), "everything is settled before"
         heads = self._brackets.heads.reshape(self.keys, self.windows, -1)[keys]
         self._queues = self._queues._replace(tails=self._queues.tails[keys])
         self._brackets = self._brackets._replace(heads=heads.reshape(-1, FIELDS))
-        self._touched = np.zeros(len(self._brackets.heads) + 1, np.int64)
 
     def skip(self, window: int, keys: IntArray, counts: IntArray) -> None:
         """As `let_go` of so many values of each key, before anything was settled."""
@@ -194,6 +236,18 @@ class SlidingOrder:
         kept, self._kept = self._kept, None
         for freed in kept or ():
             value_queues.free_chunks(self._queues, freed)
+
+    def _have_chunks(self, values: int) -> None:
+        """Make place for so many more values, be each of another key."""
+        chunks = int(self._queues.pool[UNUSED]) + values
+        have = len(self._queues.links)
+        if chunks > have:
+            chunks = max(chunks, have + (have >> 1))
+            self._queues = self._queues._replace(
+                narrow=_longer(self._queues.narrow, 0 if self._broad else chunks * CHUNK),
+                broad=_longer(self._queues.broad, chunks * CHUNK if self._broad else 0),
+                links=_longer(self._queues.links, chunks),
+            )
 
     def _free(self, freed: IntArray) -> None:
         if self._kept is None:
