@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -396,11 +396,14 @@ class SlidingQuantile:
         ]
 
     def _forget(self, keys: IntArray) -> None:
-        """Give up keys without values; and the table, once most of its keys are of that kind."""
+        """Give up keys without values; and the table, once most of its keys are of that kind, and no rows of
+        theirs wait."""
         if not len(keys):
             return
         self._order.forget(keys)
         live = self._order.counts()[: self._table.size, -1] > 0
+        for fresh in self._waiting.epochs:
+            live[fresh.pane.numbers] = True
         if not self._table.outgrown(int(np.count_nonzero(live))):
             return
         kept, table = np.flatnonzero(live), KeyTable(self._fields)
@@ -409,6 +412,9 @@ class SlidingQuantile:
         self._table = table
         self._order.renumber(kept)
         self._panes.renumber(numbers)
+        waiting, self._waiting = self._waiting.epochs, FreshRows()
+        for fresh in waiting:
+            self._waiting.append(replace(fresh, pane=fresh.pane.renumbered(numbers)))
         assert self._told is not None
         self._told = self._told.reshape(-1, self._order.windows)[kept].ravel()
         self._ranks = np.empty(0, np.int64)

@@ -210,13 +210,18 @@ def test_keys_that_are_over_are_forgotten() -> None:
     assert operator.due_epoch is None
 
 
-def test_results_that_were_not_told_outlive_their_table_of_keys() -> None:
-    apart, together = operator_of([1, 2]), operator_of([1, 2])
+@pytest.mark.parametrize(("slide", "epochs_of_run"), [(1, 8), (1, 3), (2, 3), (4, 5)], ids=str)
+def test_keys_are_numbered_anew_though_slides_and_rows_wait(slide: int, epochs_of_run: int) -> None:
+    lengths = [slide, 2 * slide]
+    apart, together = operator_of(lengths, slide), operator_of(lengths, slide)
     assert isinstance(together, TellsTogether)
-    batches = []
-    for epoch in range(12):
-        names = [f"{epoch}-{number}" for number in range(2_000)]
-        values = np.arange(2_000) * 7.0 % 1_000
+    batches: list[pa.RecordBatch] = []
+    told: list[tuple[pa.RecordBatch, Any]] = []
+    sizes = []
+    for epoch in range(40):
+        # each key comes in two epochs that follow each other
+        names = [f"{epoch // 2 * 2}-{number}" for number in range(4_000)]
+        values = np.arange(4_000) * 7.0 % 1_000
         rows = pa.record_batch([pa.array(names), pa.array(values)], schema=SCHEMA)
         collected = [operator.accumulator(0) for operator in (apart, together)]
         for each in collected:
@@ -224,13 +229,17 @@ def test_results_that_were_not_told_outlive_their_table_of_keys() -> None:
         close = EpochClose(epoch, SECOND.watermark(epoch), SECOND)
         batches += apart.close(close, collected[:1])
         together.close_untold(close, collected[1:])
-    told = together.tell()
+        if epoch % epochs_of_run == epochs_of_run - 1:
+            told += together.tell()
+            sizes.append(together.state_nbytes)
+    told += together.tell()
     assert together.tell() == []
     tables = [pa.Table.from_batches(each) for each in (batches, [batch for batch, _ in told])]
+    assert tables[0].num_rows > 100_000
     assert tables[0].equals(tables[1])
     assert tables[0].column("epoch").to_pylist() == [n for _, of in told for n in of.tolist()]
-    # more than a batch has, and not one batch for each epoch
-    assert 1 < len(told) < 12
+    # keys that are over are forgotten, whatever waits
+    assert max(sizes, default=0) < 3 * apart.state_nbytes
 
 
 def test_long_keys_make_results_that_are_not_told_larger() -> None:

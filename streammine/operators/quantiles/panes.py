@@ -44,6 +44,10 @@ class Pane:
     def nbytes(self) -> int:
         return 0 if self.keys is None else self.keys.nbytes
 
+    def renumbered(self, numbers: IntArray) -> Pane:
+        """The same rows where key k is numbers[k]."""
+        return Pane.of(self.epoch, numbers[self.numbers], self.keys is not None)
+
 
 class Panes:
     """The panes of several windows that end at the same time, the shortest first."""
@@ -93,6 +97,6 @@ class Panes:
     def renumber(self, numbers: IntArray) -> None:
         """Key k is numbers[k] from now on."""
         for place, pane in self._panes.items():
-            renumbered = Pane.of(pane.epoch, numbers[pane.numbers], pane.keys is not None)
+            renumbered = pane.renumbered(numbers)
             self.nbytes += renumbered.nbytes - pane.nbytes
             self._panes[place] = renumbered
