@@ -22,7 +22,7 @@ from streammine.model.contracts import (
 )
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StateVersionError, TopologyError
-from streammine.operators.quantiles.sliding_order import SlidingOrder
+from streammine.operators.quantiles.sliding_order import Slide, SlidingOrder
 from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from streammine.testing import assert_deterministic, simulate
 
@@ -194,6 +194,50 @@ def test_all_windows_with_values_are_settled_again_where_that_is_asked_for() -> 
     order.touch_all()
     numbers, found = order.settle()
     assert dict(zip(numbers.tolist(), found.tolist(), strict=True)) == first
+
+
+@pytest.mark.parametrize("keys", [3, 2_000], ids=["few keys", "many keys"])
+@pytest.mark.parametrize("at", [(1, 2), (9, 10)], ids=["median", "nine tenths"])
+def test_slides_at_once_find_what_each_finds_for_itself(keys: int, at: tuple[int, int]) -> None:
+    random = np.random.default_rng(keys)
+    lengths = (2, 9)
+    orders = SlidingOrder(2, False, *at), SlidingOrder(2, False, *at)
+    for order in orders:
+        order.grow(keys)
+    entered: list[Any] = []
+    slides: list[Slide] = []
+    found = []
+    told = 0
+    for number in range(60):
+        rows = int(random.choice([0, 1, 40, 400]))
+        chosen, values = random.integers(0, keys, rows), random.integers(-30, 30, rows) ** 3
+        entered.append(chosen)
+        leaving = [
+            (window, entered[number - length])
+            for window, length in enumerate(lengths)
+            if number >= length
+        ]
+        slides.append(Slide([(chosen[:5], values[:5]), (chosen[5:], values[5:])], leaving))
+        assert slides[-1].rows == rows + sum(len(each) for _, each in leaving)
+        orders[0].take_in(chosen, values)
+        for window, gone in leaving:
+            orders[0].let_go(window, gone)
+        found.append(settled(*orders[0].settle()))
+        if random.random() < 0.2:
+            places, numbers, of_each = orders[1].slide(slides)
+            for place in range(len(slides)):
+                rows_of = places == place
+                assert settled(numbers[rows_of], of_each[rows_of]) == found[place]
+                told += len(found[place])
+            slides, found = [], []
+    assert told > 200
+    assert orders[0].nbytes == orders[1].nbytes
+
+
+def settled(numbers: Any, found: Any) -> dict[int, list[int]]:
+    """Windows that are not empty, and what was found of them; empty ones may be told of in any slide."""
+    rows = zip(numbers.tolist(), found.tolist(), strict=True)
+    return {number: values for number, values in rows if values[2] >= 0}
 
 
 def test_keys_that_are_over_are_forgotten() -> None:

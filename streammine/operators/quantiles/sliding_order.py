@@ -31,6 +31,8 @@ from streammine.operators.kernels.order_layout import (
 _FIRST_KEYS = 16
 _FIRST_CHUNKS = 64
 _FIRST_ENTRIES = 1 << 12
+_FEW_SHARE = 16
+"""Rows of a smaller share of the keys are sorted, and not counted by key."""
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -132,8 +134,7 @@ class SlidingOrder:
         ]
         lengths = [len(keys) for _, _, keys, _ in steps]
         keys = np.concatenate([np.empty(0, np.int64), *(keys for _, _, keys, _ in steps)])
-        order = np.empty(len(keys), np.int64)
-        kernels.order_by_key(keys, np.empty(self.keys + 1, np.int64), order)
+        order = self._order_by_key(keys)
         images = np.concatenate([np.empty(0, np.int64), *(images for *_, images in steps)])[order]
         places, windows = (
             np.repeat(np.array([step[which] for step in steps], np.int64), lengths)[order]
@@ -141,16 +142,26 @@ class SlidingOrder:
         )
         keys = keys[order]
         self._have_chunks(int(np.count_nonzero(windows == kernels.COMES)))
-        found = self._slide(keys, places, windows, images)
+        most = min(len(keys), self.keys * len(slides))
+        found = self._slide(keys, places, windows, images, most)
         return found[:, 0], found[:, 1], found[:, 2:]
 
+    def _order_by_key(self, keys: IntArray) -> IntArray:
+        """Rows by key, those of one as they come (int64[rows])."""
+        if len(keys) * _FEW_SHARE < self.keys:
+            return keys.argsort(kind="stable")
+        order = np.empty(len(keys), np.int64)
+        kernels.order_by_key(keys, np.empty(self.keys + 1, np.int64), order)
+        return order
+
     def _slide(
-        self, keys: IntArray, places: IntArray, windows: IntArray, images: IntArray
+        self, keys: IntArray, places: IntArray, windows: IntArray, images: IntArray, most: int
     ) -> IntArray:
-        """See the kernel; what was found, in int64[n, 5]."""
+        """See the kernel; what was found, in int64[n, 5]. `most`: how many keys have rows in a slide, over
+        all slides."""
         freed = np.zeros(len(keys) + 1, np.int64)
         state = np.zeros(kernels.STATE_FIELDS, np.int64)
-        found = np.empty((len(keys) * self.windows, 5), np.int64)
+        found = np.empty((most * self.windows, 5), np.int64)
         while not kernels.slide(
             self._queues,
             self._brackets,
@@ -192,7 +203,8 @@ class SlidingOrder:
         touched = np.flatnonzero(self._brackets.heads[:, TOUCHED])
         keys = np.unique(touched // self.windows)
         nothing = np.zeros(len(keys), np.int64)
-        found = self._slide(keys, nothing, np.full(len(keys), kernels.STAYS), nothing)
+        stay = np.full(len(keys), kernels.STAYS)
+        found = self._slide(keys, nothing, stay, nothing, len(keys))
         return found[:, 1], found[:, 2:]
 
     def counts(self) -> IntArray:
