@@ -231,7 +231,7 @@ def test_slides_at_once_find_what_each_finds_for_itself(keys: int, at: tuple[int
                 told += len(found[place])
             slides, found = [], []
     assert told > 200
-    assert orders[0].nbytes == orders[1].nbytes
+    assert orders[1].nbytes < 1.5 * orders[0].nbytes
 
 
 def settled(numbers: Any, found: Any) -> dict[int, list[int]]:
