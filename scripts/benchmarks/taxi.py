@@ -5,8 +5,8 @@ in epochs of an hour, which change nothing but how much is done at once. Delay: 
 epochs of two minutes, from when the oldest trip of an epoch was due to when the row was handed to the
 sink, as the sinks' column `delay` tells. Two minutes have some 700 trips.
 
-In event order one slice of each operator does sooner what two do on two cores, in both: the stages that
-follow each other keep these busy, and rows that several slices have made must be put in order again.
+On two cores one slice of each operator is faster than two: the stages, one behind the other, keep both cores
+busy already, and what several slices have made must be put back into the order of events.
 """
 
 from __future__ import annotations
@@ -40,13 +40,7 @@ DELAYS = ("p50", "p90", "p99", "most")
 
 @click.command(help="Both queries of the taxi rides: throughput, and delay at a rate.")
 @options.nodes
-@click.option(
-    "--slices",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    help="Of the source and the operators that may have several.",
-)
+@options.slices_option(1)
 @options.events
 @options.folder
 @options.as_json

@@ -34,6 +34,8 @@ _BYTES_PER_ROW = 32
 """Of a result, besides its key."""
 
 _LEAST_SHARE = 1 / 64
+"""Of results among rows, that is reckoned with when memory is: after a while without any, many may come."""
+
 _NOTHING = -1
 """The bits of no float that a quantile can be."""
 
@@ -57,9 +59,8 @@ class Slides:
 
 
 @dataclass(frozen=True)
-class _Untold:
-    """Results of the windows that end with an epoch: the windows' numbers, and the float64s' bits (both
-    int64[n])."""
+class _Results:
+    """Of the windows that end with an epoch: their numbers, and the float64s' bits (both int64[n])."""
 
     epoch: int
     numbers: IntArray
@@ -145,8 +146,6 @@ class SlidingQuantile:
         """With the epochs that they end with."""
         self._told_share = 1.0
         """Of how many results there were for each row that came or left, lately."""
-        self._untold: list[_Untold] = []
-        self._leaving: list[tuple[pa.RecordBatch, IntArray]] = []
         self._unsaved = FreshRows()
         self._saved_keys: int | None = None
         """Of how many keys the snapshots know; None where nothing was saved."""
@@ -186,18 +185,36 @@ class SlidingQuantile:
     @property
     def untold_nbytes(self) -> int:
         """See contracts.TellsTogether."""
-        leaving = sum(int(batch.nbytes) for batch, _ in self._leaving)
         rows = self._told_share * sum(slide.rows for _, slide in self._slides_to_do)
         if self._every_slide:
             rows = len(self._slides_to_do) * self._table.size * self._order.windows
         per_row = _BYTES_PER_ROW + self._table.nbytes / max(1, self._table.size)
-        return leaving + math.ceil(rows * per_row)
+        return math.ceil(rows * per_row)
 
     def tell(self) -> list[tuple[pa.RecordBatch, IntArray]]:
         """See contracts.TellsTogether."""
-        self._do_slides()
-        leaving, self._leaving = self._leaving, []
-        return leaving
+        to_do, self._slides_to_do = self._slides_to_do, []
+        if not to_do:
+            return []
+        self._order.grow(self._table.size)
+        of_slide, numbers, found = self._order.slide([slide for _, slide in to_do])
+        by_slide = of_slide.argsort(kind="stable")
+        numbers, found = numbers[by_slide], found[by_slide]
+        bounds = np.searchsorted(of_slide[by_slide], np.arange(len(to_do) + 1)).tolist()
+        results = []
+        for (epoch, _), (start, stop) in zip(to_do, pairwise(bounds), strict=True):
+            changed = self._take_results(numbers[start:stop], found[start:stop])
+            assert self._told is not None
+            if self._every_slide:
+                changed = np.flatnonzero(self._told != _NOTHING)
+            if changed.size:
+                results.append(_Results(epoch, changed, self._told[changed]))
+        rows = sum(slide.rows for _, slide in to_do)
+        if rows:
+            self._told_share = max(sum(each.numbers.size for each in results) / rows, _LEAST_SHARE)
+        batches = self._batches(results)
+        self._forget_emptied(numbers[found[:, 2] < 0])
+        return batches
 
     @property
     def due_epoch(self) -> int | None:
@@ -288,8 +305,7 @@ class SlidingQuantile:
         if self._handover is not None and self._handover.done:
             self._order.release()
         if self._told is None:
-            self._order.touch_all()
-            self._take_results(*self._order.settle())
+            self._take_results(*self._order.settle_all())
         for fresh in self._waiting.epochs:
             self._panes.add(fresh.pane)
         entering = [(fresh.pane.numbers, fresh.images) for fresh in self._waiting.epochs]
@@ -297,35 +313,6 @@ class SlidingQuantile:
         self._slides_to_do.append((epoch, Slide(entering, leaving)))
         self._waiting = FreshRows()
         self._closed = epoch
-
-    def _do_slides(self) -> None:
-        """Do the slides that were not done yet, and note what is to be told of them."""
-        to_do, self._slides_to_do = self._slides_to_do, []
-        if not to_do:
-            return
-        self._order.grow(self._table.size)
-        of_slide, numbers, found = self._order.slide([slide for _, slide in to_do])
-        rows = sum(slide.rows for _, slide in to_do)
-        by_slide = of_slide.argsort(kind="stable")
-        numbers, found = numbers[by_slide], found[by_slide]
-        bounds = np.searchsorted(of_slide[by_slide], np.arange(len(to_do) + 1))
-        told_rows = 0
-        for (epoch, _), (start, stop) in zip(to_do, pairwise(bounds.tolist()), strict=True):
-            changed = self._take_results(numbers[start:stop], found[start:stop])
-            assert self._told is not None
-            if self._every_slide:
-                changed = np.flatnonzero(self._told != _NOTHING)
-            if changed.size:
-                self._untold.append(_Untold(epoch, changed, self._told[changed]))
-                told_rows += changed.size
-        if rows:
-            self._told_share = max(told_rows / rows, _LEAST_SHARE)
-        # the numbers of what is not told yet are those of now
-        self._make_leave()
-        windows = self._order.windows
-        emptied = numbers[(found[:, 2] < 0) & (numbers % windows == windows - 1)] // windows
-        emptied = np.unique(emptied)
-        self._forget(emptied[self._order.counts()[emptied, -1] == 0])
 
     def _enter(self, fresh: Fresh) -> None:
         """The rows of an epoch come into all windows."""
@@ -339,7 +326,7 @@ class SlidingQuantile:
             self._order.let_go(window, pane.numbers)
 
     def _take_results(self, numbers: IntArray, found: IntArray) -> IntArray:
-        """Work out the quantiles of windows from what was found (see SlidingOrder.settle). Returns the
+        """Work out the quantiles of windows from what was found (see SlidingOrder.slide). Returns the
         numbers of those with another result than before."""
         windows = self._order.windows
         told = self._told
@@ -356,25 +343,24 @@ class SlidingQuantile:
         told[numbers] = results
         return changed
 
-    def _make_leave(self) -> None:
-        """Make rows of what was not told yet, in canonical order."""
-        untold, self._untold = self._untold, []
-        if not untold:
-            return
+    def _batches(self, results: Sequence[_Results]) -> list[tuple[pa.RecordBatch, IntArray]]:
+        """Rows of results, in canonical order, and the epoch of each."""
+        if not results:
+            return []
         windows = self._order.windows
         order, columns = self._table.select(np.ones(self._table.size, np.bool_))
         if len(self._ranks) != len(order):
             self._ranks = np.empty(len(order), np.int64)
             self._ranks[order] = np.arange(len(order))
-        place = np.repeat(np.arange(len(untold)), [each.numbers.size for each in untold])
-        keys, window = np.divmod(np.concatenate([each.numbers for each in untold]), windows)
-        bits = np.concatenate([each.bits for each in untold])
+        place = np.repeat(np.arange(len(results)), [each.numbers.size for each in results])
+        keys, window = np.divmod(np.concatenate([each.numbers for each in results]), windows)
+        bits = np.concatenate([each.bits for each in results])
         ranks = self._ranks[keys]
         # the longest window starts first
         by = ((place * len(order) + ranks) * windows + (windows - 1 - window)).argsort()
         ranks, window, bits = ranks[by], window[by], bits[by]
         # epochs are in their places already
-        epochs = np.array([each.epoch for each in untold])[place]
+        epochs = np.array([each.epoch for each in results])[place]
         microseconds = self._slides.epoch_microseconds
         ends = (epochs + 1) * microseconds
         starts = ends - (np.array(self._slides.lengths, np.int64) * microseconds)[window]
@@ -390,14 +376,16 @@ class SlidingQuantile:
             ],
             schema=self.output,
         )
-        self._leaving += [
+        return [
             (batch.slice(first, _OUTPUT_ROWS_LIMIT), epochs[first : first + _OUTPUT_ROWS_LIMIT])
             for first in range(0, batch.num_rows, _OUTPUT_ROWS_LIMIT)
         ]
 
-    def _forget(self, keys: IntArray) -> None:
-        """Give up keys without values; and the table, once most of its keys are of that kind, and no rows of
-        theirs wait."""
+    def _forget_emptied(self, numbers: IntArray) -> None:
+        """Give up the keys of those windows that have no values any more, where there are none in any window;
+        and the table, once most of its keys are of that kind, and no rows of theirs wait."""
+        keys = np.unique(numbers // self._order.windows)
+        keys = keys[self._order.counts()[keys, -1] == 0]
         if not len(keys):
             return
         self._order.forget(keys)

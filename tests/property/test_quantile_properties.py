@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from streammine.model.canonical import encode_rows
 from streammine.model.contracts import EpochClose
-from streammine.operators.quantiles.sliding_order import SlidingOrder
+from streammine.operators.quantiles.sliding_order import Slide, SlidingOrder
 from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from tests.property.operator_trials import assert_as_reference, dead_of, events_of, minutes
 
@@ -248,12 +248,13 @@ def test_ranks_in_large_windows(shape: str, broad: bool, numerator: int, denomin
             "bursts": some * (slide % 7 - 3) * 1000,
             "extremes": np.where(some % 2, most, -most - 1),
         }[shape].astype(np.int64)
-        order.take_in(keys, values)
         slides.append((keys, values))
-        for window, length in enumerate(lengths):
-            if slide >= length:
-                order.let_go(window, slides[slide - length][0])
-        numbers, found = order.settle()
+        leaving = [
+            (window, slides[slide - length][0])
+            for window, length in enumerate(lengths)
+            if slide >= length
+        ]
+        _, numbers, found = order.slide([Slide([(keys, values)], leaving)])
         assert len(set(numbers.tolist())) == len(numbers)
         changed = dict(zip(numbers.tolist(), map(tuple, found.tolist()), strict=True))
         assert all(known[each] != changed[each] or changed[each][2] < 0 for each in changed)
@@ -277,10 +278,8 @@ def test_what_is_not_used_any_more_is_used_again() -> None:
     for slide in count():
         keys = np.repeat(np.arange(slide % 100, slide % 100 + 5), 200)
         order.grow(200)
-        order.take_in(keys, np.arange(len(keys)) * 7 % 1000)
-        order.settle()
-        order.let_go(0, keys)
-        order.settle()
+        values = np.arange(len(keys)) * 7 % 1000
+        order.slide([Slide([(keys, values)], []), Slide([], [(0, keys)])])
         order.forget(np.unique(keys))
         sizes.append(order.nbytes)
         if slide == 300:

@@ -14,13 +14,7 @@ from streammine.engine.bag import BagMemory
 from streammine.engine.edges import OutgoingEdges, StageNode
 from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.processor import OperatorProcessor
-from streammine.engine.stimuli import (
-    Accumulate,
-    CloseEpoch,
-    Discard,
-    Work,
-    WorkResult,
-)
+from streammine.engine.stimuli import Accumulate, CloseEpoch, Discard, Work, WorkResult
 from streammine.model.contracts import (
     Accumulator,
     Combiner,

@@ -174,29 +174,37 @@ def test_windows_without_values_read_no_memory_that_was_never_written(
 ) -> None:
     order = SlidingOrder(1, True, 1, 2)
     order.grow(2)
-    order.take_in(np.array([0, 1]), np.array([5, 6]))
-    order.let_go(0, np.array([0]))
+    order.take_in(np.array([0]), np.array([5]))
     with monkeypatch.context() as patched:
         patched.setattr(np, "empty", lambda shape, kind: np.full(shape, 0x7FF0000000000001, kind))
-        numbers, found = order.settle()
-    assert dict(zip(numbers.tolist(), found.tolist(), strict=True)) == {0: [0, 0, -1], 1: [6, 6, 0]}
+        of_slide, *found = order.slide(
+            [Slide([(np.array([1]), np.array([6]))], [(0, np.array([0]))])]
+        )
+    assert of_slide.tolist() == [0, 0]
+    assert by_window(*found) == {0: [0, 0, -1], 1: [6, 6, 0]}
 
 
 def test_all_windows_with_values_are_settled_again_where_that_is_asked_for() -> None:
     order = SlidingOrder(2, False, 1, 2)
     order.grow(3)
-    order.take_in(np.array([0, 2, 2]), np.array([5, 6, 8]))
+    first = Slide([(np.array([0, 2, 2]), np.array([5, 6, 8]))], [(0, np.array([2]))])
+    expected = {0: [5, 5, 0], 1: [5, 5, 0], 4: [8, 8, 0], 5: [6, 8, 1]}
+    assert by_window(*order.slide([first])[1:]) == expected
+    assert order.slide([Slide([], [])])[1].size == 0
+    for _ in range(2):
+        assert by_window(*order.settle_all()) == expected
+
+
+def test_what_was_not_settled_yet_is_when_all_is() -> None:
+    order = SlidingOrder(2, False, 1, 2)
+    order.grow(3)
+    order.take_in(np.array([2, 0, 2]), np.array([6, 5, 8]))
     order.let_go(0, np.array([2]))
-    numbers, found = order.settle()
-    first = dict(zip(numbers.tolist(), found.tolist(), strict=True))
-    assert first == {0: [5, 5, 0], 1: [5, 5, 0], 4: [8, 8, 0], 5: [6, 8, 1]}
-    assert order.settle()[0].size == 0
-    order.touch_all()
-    numbers, found = order.settle()
-    assert dict(zip(numbers.tolist(), found.tolist(), strict=True)) == first
+    order.let_go(0, np.array([0]))
+    assert by_window(*order.settle_all()) == {1: [5, 5, 0], 4: [8, 8, 0], 5: [6, 8, 1]}
 
 
-@pytest.mark.parametrize("keys", [3, 2_000], ids=["few keys", "many keys"])
+@pytest.mark.parametrize("keys", [3, 2_000, 70_000], ids=["few keys", "many keys", "very many"])
 @pytest.mark.parametrize("at", [(1, 2), (9, 10)], ids=["median", "nine tenths"])
 def test_slides_at_once_find_what_each_finds_for_itself(keys: int, at: tuple[int, int]) -> None:
     random = np.random.default_rng(keys)
@@ -219,25 +227,24 @@ def test_slides_at_once_find_what_each_finds_for_itself(keys: int, at: tuple[int
         ]
         slides.append(Slide([(chosen[:5], values[:5]), (chosen[5:], values[5:])], leaving))
         assert slides[-1].rows == rows + sum(len(each) for _, each in leaving)
-        orders[0].take_in(chosen, values)
-        for window, gone in leaving:
-            orders[0].let_go(window, gone)
-        found.append(settled(*orders[0].settle()))
+        alone, *of_slide = orders[0].slide(slides[-1:])
+        assert not alone.any()
+        found.append(by_window(*of_slide))
         if random.random() < 0.2:
             places, numbers, of_each = orders[1].slide(slides)
             for place in range(len(slides)):
                 rows_of = places == place
-                assert settled(numbers[rows_of], of_each[rows_of]) == found[place]
+                assert by_window(numbers[rows_of], of_each[rows_of]) == found[place]
                 told += len(found[place])
             slides, found = [], []
     assert told > 200
     assert orders[1].nbytes < 1.5 * orders[0].nbytes
 
 
-def settled(numbers: Any, found: Any) -> dict[int, list[int]]:
-    """Windows that are not empty, and what was found of them; empty ones may be told of in any slide."""
-    rows = zip(numbers.tolist(), found.tolist(), strict=True)
-    return {number: values for number, values in rows if values[2] >= 0}
+def by_window(numbers: Any, found: Any) -> dict[int, list[int]]:
+    """What was found, by the number of a window, each of which is told of once."""
+    assert len(set(numbers.tolist())) == len(numbers)
+    return dict(zip(numbers.tolist(), found.tolist(), strict=True))
 
 
 def test_keys_that_are_over_are_forgotten() -> None:

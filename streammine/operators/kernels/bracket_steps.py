@@ -1,4 +1,4 @@
-"""What is done with brackets both when values come and go and when ranks are looked for.
+"""The steps by which values come to queues and brackets, and leave them.
 
 Kernels of other files call these. Numba's cache does not notice when they change, as with `machine_words`:
 who changes one here touches `value_queues` and `sliding_order`, too.

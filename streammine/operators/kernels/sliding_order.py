@@ -34,6 +34,7 @@ from streammine.operators.kernels.bracket_steps import (
     value_at,
 )
 from streammine.operators.kernels.compilation import (
+    BOOLEAN,
     INT64,
     INT64_IN,
     INT64_OUT,
@@ -400,6 +401,7 @@ def _settled(
     INT64,
     INT64,
     INT64,
+    BOOLEAN,
     INT64_IN,
     INT64_IN,
     INT64_IN,
@@ -417,6 +419,7 @@ def slide(
     windows: int,
     numerator: int,
     denominator: int,
+    settles: bool,
     keys: Ints,
     slides: Ints,
     leaves: Ints,
@@ -432,22 +435,28 @@ def slide(
     in memory once and not with each slide.
 
     Of each row: the key, ascending, and of one key the slide, ascending; and which window `leaves` its oldest
-    value, or COMES where `values` has one for all of them, or STAYS where nothing happens. Where a slide of a
-    key ends, those of its windows that are touched are settled: with n values the quantile lies at
-    (n - 1) * numerator / denominator, counted from 0. Where that is something else than was found before, or
-    there is none, `found` gets the slide, the head's number, the values before and behind, and the remainder
-    of the division, or 0, 0 and -1; `state[FOUND_ROWS]` says how often. Chunks that are of no use any more
-    are added to the list `freed`, behind its length.
+    value, or COMES where `values` has one for all of them, or STAYS where nothing happens. A shorter window
+    is always ahead of a longer one, and the last is the longest. Where a slide of a key ends, those of its
+    windows that are touched are settled: with n values the quantile lies at (n - 1) * numerator /
+    denominator, counted from 0. Where that is something else than was found before, or there is none, `found`
+    gets the slide, the head's number, the values before and behind, and the remainder of the division, or 0,
+    0 and -1; `state[FOUND_ROWS]` says how often. Without `settles` nothing is settled, and rows may come in
+    any order. Chunks that are of no use any more are added to the list `freed`, behind its length.
 
     Begins with row `state[ROW]`. Returns whether it came to the end; else the arena, or the buffer and
     `counts`, must be made larger for the head `state[LACKS_ROOM]`.
     """
+    # what is rare gets all arrays, what is not only those it needs: passing them on costs more than the rest
     heads, narrow, broad, tails = brackets.heads, queues.narrow, queues.broad, queues.tails
     bracket_values, bracket_counts = brackets.values, brackets.counts
     rows = keys.size
     row = state[ROW]
     while True:
-        if row and (row == rows or keys[row] != keys[row - 1] or slides[row] != slides[row - 1]):
+        if (
+            settles
+            and row
+            and (row == rows or keys[row] != keys[row - 1] or slides[row] != slides[row - 1])
+        ):
             first = keys[row - 1] * windows
             for number in range(first, first + windows):
                 head = heads[number]
@@ -495,16 +504,3 @@ def slide(
             leave(bracket_values, bracket_counts, head, value)
             head[TOUCHED] = 1
         row += 1
-
-
-@_KERNELS.kernel(INT64_IN, INT64_OUT, INT64_OUT)
-def order_by_key(keys: Ints, places: Ints, order: Ints) -> None:
-    """Rows by key, those of one as they come. `places` has one more place than there are keys."""
-    places[:] = 0
-    for row in range(keys.size):
-        places[keys[row] + 1] += 1
-    for key in range(1, places.size):
-        places[key] += places[key - 1]
-    for row in range(keys.size):
-        order[places[keys[row]]] = row
-        places[keys[row]] += 1

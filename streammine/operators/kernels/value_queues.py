@@ -1,9 +1,4 @@
-"""Values come to windows and leave them.
-
-A value that comes is put behind its key's queue, and one that leaves is taken from the place where the window
-begins. The window's bracket learns of it: a value outside of it is counted on its side, and for one
-inside an entry is looked for.
-"""
+"""What is done with the queues of values without looking at ranks: copies, and places given back."""
 
 from __future__ import annotations
 
@@ -11,16 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from streammine.operators.kernels.bracket_steps import (
-    append_chunk,
-    enter,
-    free_piece,
-    insert,
-    leave,
-    make_room,
-    next_chunk,
-    value_at,
-)
+from streammine.operators.kernels.bracket_steps import free_piece, value_at
 from streammine.operators.kernels.compilation import (
     INT64,
     INT64_IN,
@@ -34,15 +20,11 @@ from streammine.operators.kernels.order_layout import (
     CHUNK_READ,
     COUNT,
     FREE,
-    HIGH,
     LAST,
-    LOW,
     NOT_LOCATED,
     OFFSET_READ,
     QUEUES_TYPE,
     SIZE,
-    TOUCHED,
-    USED,
     Brackets,
     Ints,
     Queues,
@@ -50,59 +32,6 @@ from streammine.operators.kernels.order_layout import (
 
 _KERNELS = KernelSet()
 load_kernels = _KERNELS.load
-
-
-@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64_IN, INT64_IN)
-def take_in(queues: Queues, brackets: Brackets, windows: int, keys: Ints, values: Ints) -> None:
-    """Values come into all windows of their keys."""
-    # what is rare gets all arrays, what is not only those it needs: passing them on costs more than the rest
-    narrow, broad, tails = queues.narrow, queues.broad, queues.tails
-    heads, bracket_values, bracket_counts = brackets.heads, brackets.values, brackets.counts
-    for row in range(keys.size):
-        key, value = keys[row], values[row]
-        last, used = np.int64(tails[key, LAST]), np.int64(tails[key, USED])
-        if last < 0 or used == CHUNK:
-            last, used = np.int64(append_chunk(queues, heads, windows, key)), np.int64(0)
-        if broad.size:
-            broad[last * CHUNK + used] = value
-        else:
-            narrow[last * CHUNK + used] = value
-        tails[key, USED] = used + 1
-        for number in range(key * windows, (key + 1) * windows):
-            head = heads[number]
-            if not enter(bracket_values, bracket_counts, head, value):
-                make_room(brackets, head)
-                if head[LOW] <= value <= head[HIGH]:
-                    insert(bracket_values, bracket_counts, head, value)
-            head[TOUCHED] = 1
-
-
-@_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64, INT64_IN, INT64_OUT)
-def let_go(
-    queues: Queues,
-    brackets: Brackets,
-    windows: int,
-    window: int,
-    keys: Ints,
-    freed: Ints,
-) -> None:
-    """The oldest values of keys leave one of their windows; a shorter one is always ahead of a longer one.
-
-    The last window is the longest. Chunks that are of no use any more are added to the list `freed`,
-    behind its length.
-    """
-    narrow, broad = queues.narrow, queues.broad
-    heads, bracket_values, bracket_counts = brackets.heads, brackets.values, brackets.counts
-    for row in range(keys.size):
-        number = keys[row] * windows + window
-        head = heads[number]
-        if head[OFFSET_READ] == CHUNK:
-            next_chunk(queues, head, freed, window == windows - 1)
-        place = head[CHUNK_READ] * CHUNK + head[OFFSET_READ]
-        head[OFFSET_READ] += 1
-        value = int(broad[place]) if broad.size else int(narrow[place])
-        leave(bracket_values, bracket_counts, head, value)
-        head[TOUCHED] = 1
 
 
 @_KERNELS.kernel(QUEUES_TYPE, BRACKETS_TYPE, INT64, INT64_IN, INT64_OUT)
@@ -123,7 +52,7 @@ def forget(queues: Queues, brackets: Brackets, windows: int, keys: Ints, freed: 
 
 @_KERNELS.kernel(QUEUES_TYPE, INT64_IN)
 def free_chunks(queues: Queues, freed: Ints) -> None:
-    """What `let_go` has listed may be used again."""
+    """What other kernels have listed may be used again."""
     for index in range(1, freed[0] + 1):
         queues.links[freed[index]] = queues.pool[FREE]
         queues.pool[FREE] = freed[index]

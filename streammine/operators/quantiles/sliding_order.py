@@ -31,8 +31,6 @@ from streammine.operators.kernels.order_layout import (
 _FIRST_KEYS = 16
 _FIRST_CHUNKS = 64
 _FIRST_ENTRIES = 1 << 12
-_FEW_SHARE = 16
-"""Rows of a smaller share of the keys are sorted, and not counted by key."""
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -121,8 +119,12 @@ class SlidingOrder:
         )
 
     def slide(self, slides: Sequence[Slide]) -> tuple[IntArray, IntArray, IntArray]:
-        """Slides after each other. Returns what `settle` would have behind each: by row the place of the
-        slide, the window's number (both int64[n]), the two values and the remainder (int64[n, 3]).
+        """Slides after each other, and where the wanted values lie behind each.
+
+        Returns, of the windows that something came to or left where that makes a difference, and of those
+        without values among them: the place of the slide and the window's number, key * windows + window
+        (both int64[n]); the two values that the wanted one lies between, and the remainder of its rank
+        (int64[n, 3]). A remainder of -1 stands for a window without values; the two are 0 then.
 
         Each slide for itself gives the same. But where there are many keys, what is known of one has left
         the processor's cache when the next slide comes to it; here all that concerns a key is done at once.
@@ -134,7 +136,8 @@ class SlidingOrder:
         ]
         lengths = [len(keys) for _, _, keys, _ in steps]
         keys = np.concatenate([np.empty(0, np.int64), *(keys for _, _, keys, _ in steps)])
-        order = self._order_by_key(keys)
+        # numbers of two bytes are sorted by counting
+        order = keys.astype(np.min_scalar_type(self.keys)).argsort(kind="stable")
         images = np.concatenate([np.empty(0, np.int64), *(images for *_, images in steps)])[order]
         places, windows = (
             np.repeat(np.array([step[which] for step in steps], np.int64), lengths)[order]
@@ -143,30 +146,34 @@ class SlidingOrder:
         keys = keys[order]
         self._have_chunks(int(np.count_nonzero(windows == kernels.COMES)))
         most = min(len(keys), self.keys * len(slides))
-        found = self._slide(keys, places, windows, images, most)
+        found = self._slide(keys, places, windows, images, settling=most)
         return found[:, 0], found[:, 1], found[:, 2:]
 
-    def _order_by_key(self, keys: IntArray) -> IntArray:
-        """Rows by key, those of one as they come (int64[rows])."""
-        if len(keys) * _FEW_SHARE < self.keys:
-            return keys.argsort(kind="stable")
-        order = np.empty(len(keys), np.int64)
-        kernels.order_by_key(keys, np.empty(self.keys + 1, np.int64), order)
-        return order
+    def _move(self, window: int, keys: IntArray, values: IntArray) -> None:
+        """Values come, or leave a window, and nothing is settled yet."""
+        slides, windows = np.zeros(len(keys), np.int64), np.full(len(keys), window)
+        self._slide(keys, slides, windows, values, settling=0)
 
     def _slide(
-        self, keys: IntArray, places: IntArray, windows: IntArray, images: IntArray, most: int
+        self,
+        keys: IntArray,
+        places: IntArray,
+        windows: IntArray,
+        images: IntArray,
+        *,
+        settling: int,
     ) -> IntArray:
-        """See the kernel; what was found, in int64[n, 5]. `most`: how many keys have rows in a slide, over
-        all slides."""
+        """See the kernel; what was found, in int64[n, 5]. `settling`: for how many keys at most, over all
+        slides, windows are settled, or 0 if none shall be."""
         freed = np.zeros(len(keys) + 1, np.int64)
         state = np.zeros(kernels.STATE_FIELDS, np.int64)
-        found = np.empty((most * self.windows, 5), np.int64)
+        found = np.empty((settling * self.windows, 5), np.int64)
         while not kernels.slide(
             self._queues,
             self._brackets,
             self.windows,
             *self._quantile,
+            settling > 0,
             keys,
             places,
             windows,
@@ -185,37 +192,27 @@ class SlidingOrder:
     def take_in(self, keys: IntArray, values: IntArray) -> None:
         """Values come to keys that there is place for."""
         self._have_chunks(len(keys))
-        value_queues.take_in(self._queues, self._brackets, self.windows, keys, values)
+        self._move(kernels.COMES, keys, values)
 
     def let_go(self, window: int, keys: IntArray) -> None:
         """The oldest values of keys leave a window; a key may be named several times."""
-        freed = np.zeros(len(keys) + 1, np.int64)
-        value_queues.let_go(self._queues, self._brackets, self.windows, window, keys, freed)
-        self._free(freed)
+        self._move(window, keys, np.zeros(len(keys), np.int64))
 
-    def settle(self) -> tuple[IntArray, IntArray]:
-        """The windows that something came to or left since the last call, where that makes a difference, and
-        those without values among them; by their numbers: key * windows + window (int64[n]). For each the two
-        values that the wanted one lies between, and the remainder of its rank (int64[n, 3]).
-
-        A remainder of -1 stands for a window without values; the two are 0 then.
-        """
-        touched = np.flatnonzero(self._brackets.heads[:, TOUCHED])
-        keys = np.unique(touched // self.windows)
+    def settle_all(self) -> tuple[IntArray, IntArray]:
+        """All windows with values, whatever was found of them before: their numbers, key * windows + window
+        (int64[n]), and what `slide` returns of each (int64[n, 3])."""
+        heads = self._brackets.heads
+        heads[:, TOUCHED] = heads[:, COUNT] > 0
+        heads[:, FOUND_REMAINDER] = -1
+        keys = np.flatnonzero(self.counts().any(axis=1))
         nothing = np.zeros(len(keys), np.int64)
         stay = np.full(len(keys), kernels.STAYS)
-        found = self._slide(keys, nothing, stay, nothing, len(keys))
+        found = self._slide(keys, nothing, stay, nothing, settling=len(keys))
         return found[:, 1], found[:, 2:]
 
     def counts(self) -> IntArray:
         """How many values each window of each key has (int64[keys, windows])."""
         return self._brackets.heads[:, COUNT].reshape(-1, self.windows)
-
-    def touch_all(self) -> None:
-        """Have the next `settle` give every window that has values."""
-        heads = self._brackets.heads
-        heads[:, TOUCHED] = heads[:, COUNT] > 0
-        heads[:, FOUND_REMAINDER] = -1
 
     def forget(self, keys: IntArray) -> None:
         """Keys that have no values in any window need no place any more."""
