@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,8 +38,9 @@ def cells(trips: pa.RecordBatch, parts: int) -> tuple[Whole, Whole]:
 
     `parts`: into how many the sides of a cell of 500 m are cut.
     """
-    west, north, east, south = (_scaled(trips.column(name), MILLIONTHS) for name in POINTS)
-    return _cell(west, north, parts), _cell(east, south, parts)
+    points = _scaled([trips.column(name) for name in POINTS], MILLIONTHS)
+    start, end = _cell(points[::2], points[1::2], parts)
+    return start, end
 
 
 def _cell(longitude: Whole, latitude: Whole, parts: int) -> Whole:
@@ -50,9 +52,10 @@ def _cell(longitude: Whole, latitude: Whole, parts: int) -> Whole:
     return np.where(inside, (x + 1) * 1000 + y + 1, NO_CELL)
 
 
-def _scaled(column: pa.Array, scale: int) -> Whole:
-    """Decimals as whole numbers. What is no number, or no sensible one, is far outside of everything."""
-    values = column.to_numpy(zero_copy_only=False) * scale
+def _scaled(columns: Sequence[pa.Array], scale: int) -> Whole:
+    """Columns of decimals as whole numbers (int64[columns, rows]). What is no number, or no sensible one, is
+    far outside of everything."""
+    values = np.stack([column.to_numpy(zero_copy_only=False) for column in columns]) * scale
     strange = ~(np.abs(values) < 2**40)
     if strange.any():
         values = np.where(strange, -(2.0**40), values)
@@ -63,7 +66,7 @@ def _scaled(column: pa.Array, scale: int) -> Whole:
 def cents(trips: pa.RecordBatch) -> tuple[Whole, npt.NDArray[np.bool_]]:
     """What each trip brought, and where that can be: neither fare nor tip is negative or missing."""
     amounts = [trips.column(name) for name in ("fare_amount", "tip_amount")]
-    fare, tip = (_scaled(amount, 100) for amount in amounts)
+    fare, tip = _scaled(amounts, 100)
     # what is less than half a cent below zero is negative, though it is rounded to zero
     right = np.minimum(*(amount.to_numpy(zero_copy_only=False) for amount in amounts)) >= 0
     return fare + tip, right & (fare >= 0) & (tip >= 0)
@@ -71,9 +74,10 @@ def cents(trips: pa.RecordBatch) -> tuple[Whole, npt.NDArray[np.bool_]]:
 
 def begun(trips: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Of which trips it is known when they began."""
-    known: npt.NDArray[np.bool_] = (
-        trips.column("pickup_datetime").is_valid().to_numpy(zero_copy_only=False)
-    )
+    times = trips.column("pickup_datetime")
+    if not times.null_count:
+        return np.ones(len(times), np.bool_)
+    known: npt.NDArray[np.bool_] = times.is_valid().to_numpy(zero_copy_only=False)
     return known
 
 
@@ -88,7 +92,8 @@ class Routes(Mapper):
     def map_batch(self, batch: pa.RecordBatch) -> Any:
         start, end = cells(batch, 1)
         rows = np.flatnonzero((start != NO_CELL) & (end != NO_CELL) & begun(batch))
-        times = (batch.column(name).take(pa.array(rows)) for name in TIMES)
+        places = pa.array(rows)
+        times = (batch.column(name).take(places) for name in TIMES)
         return pa.record_batch([start[rows], end[rows], *times], schema=self.output), rows
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streammine.engine.kept import Spilled, batch_nbytes
+from streammine.engine.kept import Spilled
+from streammine.model.batch_size import batch_nbytes
 from streammine.model.contracts import BatchSpill
 
 

@@ -10,16 +10,6 @@ import pyarrow as pa
 
 from streammine.model.contracts import BatchSpill
 
-SMALL_BYTES = 8 << 10
-"""Of batches whose buffers hold no more the bytes are not counted column by column. As much or more is what a
-frame costs besides its rows."""
-
-
-def batch_nbytes(batch: pa.RecordBatch) -> int:
-    """The bytes of a batch; of a part of a small one, those of the whole, which cost nothing to ask for."""
-    held = int(batch.get_total_buffer_size())
-    return held if held <= SMALL_BYTES else int(batch.nbytes)
-
 
 class Spilled:
     """A batch on disk; its place there is free again when nobody refers to it any more."""

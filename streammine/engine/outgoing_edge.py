@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streammine.engine.blame import Blame
-from streammine.engine.kept import batch_nbytes
 from streammine.engine.span import Span
 from streammine.engine.stimuli import Output
+from streammine.model.batch_size import batch_nbytes
 from streammine.model.contracts import (
     Combiner,
     DeadRows,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from streammine.engine.edges import OutgoingEdges
-from streammine.engine.kept import batch_nbytes
 from streammine.engine.span import SPAN_BYTES, SPAN_ROWS, Span, spans
 from streammine.engine.stimuli import Output
+from streammine.model.batch_size import batch_nbytes
 from streammine.model.contracts import DeadRows
 
 

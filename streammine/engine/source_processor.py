@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from streammine.engine.blame import Blame
 from streammine.engine.edges import OutgoingEdges
-from streammine.engine.kept import batch_nbytes
 from streammine.engine.span import SPAN_BYTES, SPAN_ROWS, Span, spans
 from streammine.engine.stimuli import Finish, Freeze, Output, Read, Work, WorkResult
+from streammine.model.batch_size import batch_nbytes
 from streammine.model.contracts import (
     Counters,
     FrozenSlice,

@@ -97,7 +97,7 @@ def event_ticks(column: pa.Array, unit: str) -> tuple[npt.NDArray[np.integer[Any
     if pa.types.is_date64(kind):
         return column.cast(pa.int64()).to_numpy(zero_copy_only=False), MICROSECONDS_PER_UNIT["ms"]
     if pa.types.is_timestamp(kind):
-        ticks = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        ticks = column.view(pa.int64()).to_numpy(zero_copy_only=False)
         return (
             (ticks // 1000, 1) if kind.unit == "ns" else (ticks, MICROSECONDS_PER_UNIT[kind.unit])
         )

@@ -9,5 +9,6 @@ from streammine.model.ids import HIDDEN_PREFIX
 
 def visible(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch without its hidden columns."""
-    names = [name for name in batch.schema.names if not name.startswith(HIDDEN_PREFIX)]
-    return batch if len(names) == batch.num_columns else batch.select(names)
+    names = batch.schema.names
+    shown = [place for place, name in enumerate(names) if not name.startswith(HIDDEN_PREFIX)]
+    return batch if len(shown) == len(names) else batch.select(shown)

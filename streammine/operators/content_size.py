@@ -15,6 +15,58 @@ _UNKNOWN_BYTES = 16
 _LENGTH_BYTES = 4
 
 
+class ContentSizes:
+    """The content size of batches that come one by one.
+
+    Mostly it is enough to know that it is not much yet. So batches are measured only once a bound that costs
+    little to tell is not below what is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._measured = 0
+        self._bound = 0
+        self._later: list[pa.RecordBatch] = []
+        self._schema: pa.Schema | None = None
+        self._flat = False
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.schema != self._schema:
+            self._schema = batch.schema
+            self._flat = all(map(_is_flat, batch.schema.types))
+        self._later.append(batch)
+        if not self._flat:
+            self._bound = self.total
+            return
+        # the values of each column lie in its buffers, but for bits, and values of nothing
+        held = int(batch.get_total_buffer_size())
+        self._bound += batch.num_columns * (held + _UNKNOWN_BYTES * batch.num_rows)
+
+    @property
+    def total(self) -> int:
+        """That of all batches together."""
+        self._measured += sum(map(content_size, self._later))
+        self._later = []
+        self._bound = self._measured
+        return self._measured
+
+    def reach(self, nbytes: int) -> bool:
+        """Whether it is so much by now."""
+        return self._bound >= nbytes and self.total >= nbytes
+
+    def pieces(self, nbytes: int) -> int:
+        """In how many pieces it is, of so many bytes at most; at least in one."""
+        return -(-self.total // nbytes) if self.reach(nbytes) else 1
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    """Whether what a column of this type holds is as much as its values."""
+    types = pa.types
+    text = types.is_string(kind) or types.is_binary(kind) or types.is_fixed_size_binary(kind)
+    large = types.is_large_string(kind) or types.is_large_binary(kind)
+    numbers = types.is_primitive(kind) or types.is_decimal(kind)
+    return bool(text or large or numbers or types.is_null(kind))
+
+
 def content_size(batch: pa.RecordBatch) -> int:
     """Bytes of the values in all columns, about as they lie in memory without validity."""
     return sum(map(_column_size, batch.columns))

@@ -68,6 +68,7 @@ class ChangeOrder:
             *order[1:],
             *([pa.field(next_index_column(names), pa.int32())] if several else []),
         )
+        self._types = [field.type.to_pandas_dtype() for field in self.fields]
 
     def columns(
         self, times: IntArray, by_event: IntArray, places: Sequence[IntArray], index: IntArray
@@ -75,8 +76,8 @@ class ChangeOrder:
         """The columns: microseconds, 0 or 1, values of `places`, and of several the index in an event."""
         values = [times, by_event, *places, *([index] if self._several else [])]
         return [
-            pa.array(value.astype(field.type.to_pandas_dtype(), copy=False))
-            for value, field in zip(values, self.fields, strict=True)
+            pa.array(value.astype(kind, copy=False))
+            for value, kind in zip(values, self._types, strict=True)
         ]
 
 

@@ -34,11 +34,15 @@ from streammine.operators.rows_in_time import KeyIds
 
 Mask = npt.NDArray[np.bool_]
 
+_SORTED_SHARE = 16
+"""Numbers that are a smaller share of those that there may be are sorted, and not marked among all."""
+
 
 @dataclass(frozen=True)
 class _Changes:
     """The changes of an epoch in their order. `rows`: their numbers among all rows of all ports, in turn.
-    `order`: see Leaders._order_values; `before`: what was known of all keys before them."""
+    `order`: see Leaders._order_values; `known` and `before`: what is known of their keys after each, and was
+    before all of them."""
 
     rows: IntArray
     ids: IntArray
@@ -128,9 +132,15 @@ class Leaders:
             if place == 0 or field.name in events
         )
         self.output_order = tuple(field.name for field in self.hidden)
+        self._hidden_types = [field.type.to_pandas_dtype() for field in self.hidden]
         self._carries_order = carries_order
+        self._whole_output = self.output
+        if carries_order:
+            self._whole_output = pa.schema([*self.output, *self.hidden])
         self._ids = KeyIds([field.type for field in fields])
         self._ranking = Ranking(settings.count, 2 * len(self._shown))
+        self._a_change: IntArray = np.empty(0, np.int64)
+        """By key, one of the changes that are looked at, if one is of that key; else any number."""
         self._stale = False
         self._changed: IntArray | None = None
 
@@ -206,17 +216,18 @@ class Leaders:
             order = np.ascontiguousarray(np.concatenate([order, other], axis=1)[:, merged])
             rows = np.concatenate([rows, np.arange(rows.size, merged.size)])[merged]
         columns = [self._ids.ids([b.column(k) for k in self._key], b.num_rows) for _, b in batches]
-        ids = np.concatenate(columns)[rows]
+        ids = _in_turn(columns, rows)
         self._note_changed(ids)
         self._ranking.grow(self._ids.size)
-        before = [measure.copied() for measure in self._measures]
-        known = []
+        before, known = [], []
         for measure in self._measures:
             values = [measure.values(batch, port) for port, batch in batches]
-            carries = np.concatenate([np.full(v[0].size, has) for v, has in values])[rows]
-            bits = np.concatenate([v[0] for v, _ in values])[rows]
-            valid = np.concatenate([v[1] for v, _ in values])[rows]
-            known.append(measure.follow(ids, carries, (bits, valid), self._ids.size))
+            carries = _in_turn([np.full(v[0].size, has) for v, has in values], rows)
+            bits = _in_turn([v[0] for v, _ in values], rows)
+            valid = _in_turn([v[1] for v, _ in values], rows)
+            measure.grow(self._ids.size)
+            before.append(measure.of(ids))
+            known.append(measure.follow(ids, carries, (bits, valid)))
         by_event = order[1] != 0
         # the columns before the last are those that say which event it is
         last = np.ones(ids.size, np.bool_)
@@ -238,7 +249,7 @@ class Leaders:
         return np.stack([values[0], by_event, *places, np.full(batch.num_rows, port)])
 
     def _ranked(self, changes: _Changes) -> Told:
-        ranks, listed = ranks_of(self._by.evaluate(self._for_ranking(changes.ids, changes.known)))
+        ranks, listed = self._ranks(changes.ids, changes.known)
         first = np.ones(changes.ids.size, np.bool_)
         for measure, known in zip(self._measures, changes.known, strict=True):
             first &= measure.as_first(known)
@@ -261,12 +272,14 @@ class Leaders:
         # what is shown is computed once for each key and change that is told, however often
         of_change, of_key, numbers = _numbered(told.places, changes.ids.size, self._ids.size)
         ids = np.concatenate([changes.ids[of_change], of_key])
-        known = []
-        for after, before in zip(changes.known, changes.before, strict=True):
+        known: list[Known] = []
+        for (values, there), (old, was_there) in zip(
+            changes.known, self._before(changes, of_key), strict=True
+        ):
             known.append(
                 (
-                    np.concatenate([after[0][of_change], before[0][of_key]]),
-                    np.concatenate([after[1][of_change], before[1][of_key]]),
+                    np.concatenate([values[of_change], old]),
+                    np.concatenate([there[of_change], was_there]),
                 )
             )
         seen = self._batch(self._ids.keys(ids), known)
@@ -277,13 +290,33 @@ class Leaders:
         rows = told.by.size
         for place in range(self._count):
             output += [values.slice(place * rows, rows) for values in shown]
-        schema = self.output
         if self._carries_order:
             times, _, *places, _ = changes.order[:, told.by]
-            for values, field in zip((times, *places), self.hidden, strict=True):
-                output.append(pa.array(values.astype(field.type.to_pandas_dtype())))
-            schema = pa.schema([*schema, *self.hidden])
-        return pa.RecordBatch.from_arrays(output, schema=schema)
+            for values, kind in zip((times, *places), self._hidden_types, strict=True):
+                output.append(pa.array(values.astype(kind)))
+        return pa.RecordBatch.from_arrays(output, schema=self._whole_output)
+
+    def _before(self, changes: _Changes, keys: IntArray) -> list[Known]:
+        """What was known of some keys before all changes."""
+        ids = changes.ids
+        self._a_change = extended(self._a_change, self._ids.size, 0)
+        self._a_change[ids] = np.arange(ids.size)
+        place = np.minimum(self._a_change[keys], ids.size - 1)
+        changed = ids[place] == keys
+        place = place[changed]
+        found = []
+        for measure, before in zip(self._measures, changes.before, strict=True):
+            held, known = measure.of(keys)
+            held[changed], known[changed] = before[0][place], before[1][place]
+            found.append((held, known))
+        return found
+
+    def _ranks(self, ids: IntArray, known: Sequence[Known]) -> tuple[IntArray, Mask]:
+        """What keys are ranked by when that is known of them, and which are listed."""
+        for measure, values in zip(self._measures, known, strict=True):
+            if measure.name == self._by.column:
+                return measure.ranks(values)
+        return ranks_of(self._by.evaluate(self._for_ranking(ids, known)))
 
     def _for_ranking(self, ids: IntArray, known: Sequence[Known]) -> pa.RecordBatch:
         """What the keys are ranked by; key columns, which cost most, only where they are needed."""
@@ -326,7 +359,7 @@ class Leaders:
         for measure in self._measures:
             measure.grow(ids.size)
         known = [measure.of(ids) for measure in self._measures]
-        ranks, listed = ranks_of(self._by.evaluate(self._for_ranking(ids, known)))
+        ranks, listed = self._ranks(ids, known)
         self._ranking.rebuild(
             ranks, listed, [part for place in self._shown for part in known[place]]
         )
@@ -422,13 +455,26 @@ def _event_columns(order: Sequence[pa.Field]) -> list[str]:
     return [name for name in names if not is_by_event(name) and not name.startswith("__index")]
 
 
+def _in_turn(parts: Sequence[npt.NDArray[Any]], rows: IntArray) -> npt.NDArray[Any]:
+    """What the rows of all ports have, in the order of changes."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)[rows]
+
+
 def _numbered(
     places: npt.NDArray[np.int64], changes: int, keys: int
 ) -> tuple[IntArray, IntArray, npt.NDArray[np.int64]]:
     """What `places` tell of (see Told) as numbers from 0 on: the changes among them, the keys, which come
     after these, and the number at each place, -1 for nobody."""
-    used = np.zeros(changes + keys, np.bool_)
     flat = np.where(places <= -2, changes - 2 - places, places)
+    if _SORTED_SHARE * flat.size < changes + keys:
+        found = np.unique(flat[flat >= 0])
+        split = int(np.searchsorted(found, changes))
+        return (
+            found[:split],
+            found[split:] - changes,
+            np.where(flat >= 0, found.searchsorted(flat), -1),
+        )
+    used = np.zeros(changes + keys, np.bool_)
     used[flat[flat >= 0]] = True
     number = np.cumsum(used) - 1
     found = np.flatnonzero(used)

@@ -13,6 +13,7 @@ from streammine.model.errors import TopologyError
 from streammine.model.topology.leading import MeasureCall
 from streammine.operators.expressions import unknown_column
 from streammine.operators.kernels import leading
+from streammine.operators.kernels.columns import fixed_values, validity_mask
 from streammine.operators.kernels.group_states import extended
 
 Mask = npt.NDArray[np.bool_]
@@ -61,9 +62,11 @@ class Measure:
             return (np.zeros(rows, np.int64), np.zeros(rows, np.bool_)), False
         return bits_of(batch.column(self.column), self.type), True
 
-    def follow(self, ids: IntArray, carries: Mask, values: Known, keys: int) -> Known:
-        """Take in changes in their order; what is known of each one's key then. Raises OverflowError."""
-        self.grow(keys)
+    def follow(self, ids: IntArray, carries: Mask, values: Known) -> Known:
+        """Take in changes of keys that there are, in their order; what is known of each one's key then.
+
+        Raises OverflowError.
+        """
         after, known = np.empty(ids.size, np.int64), np.empty(ids.size, np.bool_)
         followed = leading.follow(
             ids, carries, *values, self.adds, self._held, self._known, after, known
@@ -84,10 +87,6 @@ class Measure:
         """What is known of some keys."""
         return self._held[ids], self._known[ids]
 
-    def copied(self) -> Known:
-        """What is known of all keys now."""
-        return self._held.copy(), self._known.copy()
-
     def put(self, ids: IntArray, values: Known) -> None:
         """What is known of some keys is this."""
         self._held[ids], self._known[ids] = values
@@ -105,17 +104,23 @@ class Measure:
     def array(self, values: Known) -> pa.Array:
         held, known = values
         numbers = held if self.type == pa.int64() else held.view(np.float64)
-        return pa.array(numbers, mask=~known)
+        return pa.array(numbers) if known.all() else pa.array(numbers, mask=~known)
+
+    def ranks(self, values: Known) -> tuple[IntArray, Mask]:
+        """See `ranks_of`."""
+        held, known = values
+        return (held, known) if self.type == pa.int64() else _ranks_of_floats(held, known)
 
 
 def bits_of(column: pa.Array, kind: pa.DataType) -> Known:
     """Whole numbers or floats as `Known`; -0.0 is 0.0, and there is one NaN."""
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    valid = np.ones(len(column), np.bool_)
+    values = fixed_values(column)
     if column.null_count:
-        column = column.fill_null(0)
-    values = column.to_numpy(zero_copy_only=False)
+        valid = validity_mask(column)
+        values = np.where(valid, values, values.dtype.type(0))
     if kind == pa.int64():
-        return values.astype(np.int64), valid
+        return values.astype(np.int64, copy=False), valid
     wide = values.astype(np.float64) + 0.0
     wide[np.isnan(wide)] = np.nan
     return wide.view(np.int64), valid
@@ -130,8 +135,10 @@ def ranks_of(column: pa.Array) -> tuple[IntArray, Mask]:
         return whole ^ np.int64(-(2**63)), listed
     kind = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
     bits, listed = bits_of(column, kind)
-    if kind == pa.int64():
-        return bits, listed
+    return (bits, listed) if kind == pa.int64() else _ranks_of_floats(bits, listed)
+
+
+def _ranks_of_floats(bits: IntArray, listed: Mask) -> tuple[IntArray, Mask]:
     # of negative floats, those further from 0 have the greater bits
     ranks = np.where(bits < 0, np.int64(-(2**63)) - bits - 1, bits)
     return ranks, listed & ~np.isnan(bits.view(np.float64))

@@ -83,6 +83,9 @@ class Recent:
         self.hidden = self._order.fields
         self.output_order = tuple(field.name for field in self.hidden)
         self._carries_order = carries_order
+        self._whole_output = self.output
+        if carries_order:
+            self._whole_output = pa.schema([*self.output, *self.hidden])
         self._length = length
         self._epoch = epoch
         self._rows = RowsInTime(
@@ -129,7 +132,11 @@ class Recent:
         for source in self._sources:
             column = batch.column(source)
             values.append(_whole_numbers(column))
-            values.append(column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64))
+            if column.null_count:
+                valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+            else:
+                valid = np.ones(batch.num_rows, np.int64)
+            values.append(valid)
         return [
             keys.ids(columns, batch.num_rows),
             *place_values(batch, [TIME_COLUMN]),
@@ -144,11 +151,9 @@ class Recent:
         left = leaving[0].size
         if not left and arrived is None:
             return []
-        columns = [
-            np.concatenate(parts)
-            for parts in zip(*((leaving,) if arrived is None else (leaving, arrived)), strict=True)
-        ]
-        columns[1][:left] += self._length
+        leaving[1] = leaving[1] + self._length
+        parts = [leaving] if arrived is None else [leaving, arrived]
+        columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
         order = np.argsort(columns[1], kind="stable")
         ids, times, *rest = [column[order] for column in columns]
         comes = order >= left
@@ -168,21 +173,19 @@ class Recent:
         output = self._rows.keys[0].keys(ids[rows])
         output += [pa.array(array[rows], mask=~known[rows]) for array, known in results]
         parents = order[rows] - left
-        absent = parents < 0
+        takes = pa.array(parents, mask=parents < 0)
         for name in self._keep:
-            field = self.output.field(name)
             output.append(
-                pa.nulls(rows.size, field.type)
+                pa.nulls(rows.size, self.output.field(name).type)
                 if coming is None
-                else coming.column(name).take(pa.array(parents, mask=absent))
+                else coming.column(name).take(takes)
             )
-        schema = self.output
+        times = times[rows]
         if self._carries_order:
             places = [column[rows] for column in rest[2 * len(self._sources) :]]
-            output += self._order.columns(times[rows], comes[rows].astype(np.int8), places, rows)
-            schema = pa.schema([*schema, *self.hidden])
-        batch = pa.RecordBatch.from_arrays(output, schema=schema)
-        return [(batch, self._epoch.of_time(times[rows]))] if rows.size else []
+            output += self._order.columns(times, comes[rows].view(np.int8), places, rows)
+        batch = pa.RecordBatch.from_arrays(output, schema=self._whole_output)
+        return [(batch, self._epoch.of_time(times))] if rows.size else []
 
     def _values_of(
         self, state: _State, columns: Sequence[IntArray], rows: int

@@ -19,6 +19,8 @@ from streammine.operators.kernels.group_index import GroupIndex
 
 _SIZE_ALWAYS_KEPT = 16_384
 _UNUSED_FACTOR = 4
+_STRETCHES_AT_ONCE = 64
+"""In a snapshot: there are many short ones where epochs are short."""
 
 Columns = list[IntArray]
 
@@ -186,7 +188,7 @@ class RowsInTime:
         return [*columns, *(column.to_numpy() for column in batch.columns[place:])]
 
 
-def _joined(stretches: Sequence[Columns] | deque[Columns], width: int) -> Columns:
+def _joined(stretches: Sequence[Columns], width: int) -> Columns:
     if len(stretches) == 1:
         return list(stretches[0])
     empty: IntArray = np.empty(0, np.int64)
@@ -207,7 +209,8 @@ def _pieces(
     keys = [make() for make in making_keys]
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for stretch in added:
+        for first in range(0, len(added), _STRETCHES_AT_ONCE):
+            stretch = _joined(added[first : first + _STRETCHES_AT_ONCE], len(added[0]))
             columns = [
                 column.take(pa.array(ids))
                 for ids, of_key in zip(stretch, keys, strict=False)

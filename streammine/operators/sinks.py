@@ -21,11 +21,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from streammine.model.batch_size import batch_nbytes
 from streammine.model.contracts import Accumulator, Combiner, EpochClose, Store, Traits
 from streammine.model.errors import OutputError
 from streammine.model.manifest import checksum
 from streammine.operators.collected_rows import CollectedRows
-from streammine.operators.content_size import content_size
+from streammine.operators.content_size import ContentSizes
 from streammine.operators.file_formats import SUFFIXES, encode_file, require_writable
 from streammine.operators.frozen import (
     Handover,
@@ -106,7 +107,8 @@ class SinkOperator:
         self._batches: list[pa.RecordBatch] = []
         self._epochs: list[int] = []
         self._rows: list[int] = []
-        self._content_bytes = 0
+        self._content = ContentSizes()
+        self._held_bytes = 0
         self._frozen_batches: int | None = None
 
     def prepare(self) -> None:
@@ -128,7 +130,7 @@ class SinkOperator:
         if rows.batches:
             self._take(epoch.epoch, rows)
         over = (epoch.epoch + 1) % self._settings.every == 0
-        if not over and self._content_bytes < self._settings.file_bytes:
+        if not over and not self._content.reach(self._settings.file_bytes):
             return ()
         records = self._write()
         return [pa.RecordBatch.from_pylist(records, schema=FILE_RECORD)] if records else ()
@@ -143,7 +145,7 @@ class SinkOperator:
 
     @property
     def state_nbytes(self) -> int:
-        return self._content_bytes
+        return self._held_bytes
 
     def freeze(self, full: bool) -> Handover:
         """See contracts.KeepsState: rows that are in no file yet, and the number of files."""
@@ -164,15 +166,23 @@ class SinkOperator:
         check_version(self.name, version, self.state_version)
         first, _ = decode_piece(next(pieces))
         if not first["goes_on"]:
-            self._batches, self._content_bytes = [], 0
+            self._forget()
         self._files, self._epochs, self._rows = first["files"], first["epochs"], first["rows"]
         for piece in pieces:
             _, batches = decode_piece(piece)
             self._hold(batches)
 
     def _hold(self, batches: Sequence[pa.RecordBatch]) -> None:
-        self._batches += batches
-        self._content_bytes += sum(map(content_size, batches))
+        for batch in batches:
+            self._batches.append(batch)
+            self._content.add(batch)
+            self._held_bytes += batch_nbytes(batch)
+
+    def _forget(self) -> None:
+        """No rows wait any more."""
+        self._batches, self._epochs, self._rows = [], [], []
+        self._content = ContentSizes()
+        self._held_bytes = 0
 
     def _take(self, epoch: int, rows: CollectedRows) -> None:
         batches = rows.batches
@@ -189,14 +199,13 @@ class SinkOperator:
         if not self._batches:
             return []
         table = pa.Table.from_batches(self._batches).cast(self._settings.columns)
-        pieces = max(1, -(-self._content_bytes // self._settings.file_bytes))
+        pieces = self._content.pieces(self._settings.file_bytes)
         length = -(-table.num_rows // pieces)
         records = []
         for start in range(0, table.num_rows, length):
             epochs, rows = self._counts(start, min(start + length, table.num_rows))
             records.append(self._write_file(table.slice(start, length), epochs, rows))
-        self._batches, self._epochs, self._rows = [], [], []
-        self._content_bytes = 0
+        self._forget()
         self._frozen_batches = None
         return records
 

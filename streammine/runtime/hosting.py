@@ -93,7 +93,8 @@ class HostedJob:
     """One job on this node. Built and used on worker threads.
 
     Replicas are known by slice and generation. A slice's old replica may still be at work when a new one
-    is built. `verified`: snapshots that were read back here.
+    is built. `verified`: snapshots that were read back here; `collects_from`: when old ones may be removed
+    again, by the clock that only goes on.
     """
 
     number: int
@@ -104,6 +105,7 @@ class HostedJob:
     slices: dict[tuple[SliceId, int], HostedSlice] = field(default_factory=dict)
     schemas: dict[int, pa.Schema] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
+    collects_from: float = 0.0
     times: StepTimes = field(default_factory=lambda: StepTimes(time.monotonic))
     read_times: ReadTimes = field(default_factory=ReadTimes)
     _began: float = 0.0

@@ -7,6 +7,7 @@ outgrow memory to disk. Everything on it may wait for a disk; nothing else waits
 from __future__ import annotations
 
 import logging
+import time
 
 from streammine.assembly import (
     GENERATIONS_PER_ATTEMPT,
@@ -25,6 +26,9 @@ from streammine.model.recovery_policy import Step
 from streammine.runtime.hosting import HostedJob
 
 logger = logging.getLogger(__name__)
+
+COLLECTING_SHARE = 0.02
+"""Of the time, that is spent on removing old snapshots at most."""
 
 
 class SnapshotKeeper:
@@ -58,8 +62,14 @@ class SnapshotKeeper:
             return machine.CheckpointPublished(effect.job, epoch, str(error))
 
     def collect(self, job: HostedJob, effect: machine.CollectSnapshots) -> None:
+        begun = time.monotonic()
+        if begun < job.collects_from:
+            # what is kept longer is removed with what comes later
+            return
         try:
             collected = collect(job.snapshot_store, effect.keep, job.verified)
+            now = time.monotonic()
+            job.collects_from = now + (now - begun) / COLLECTING_SHARE
         except StreammineError as error:
             # what is left takes space until the next time, no more
             logger.warning("node %s: removing old snapshots: %s", self._node, error)

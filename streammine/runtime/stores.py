@@ -15,6 +15,7 @@ import itertools
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -104,16 +105,13 @@ class LocalStore:
 
     def list(self, prefix: str) -> list[str]:
         """Names that start with `prefix`, ascending. Temporary files are none of them."""
-        top = self.folder / PurePosixPath(prefix).parent if "/" in prefix else self.folder
-        found = []
+        top = prefix[: prefix.rfind("/") + 1]
         try:
-            for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
-                inside = Path(folder).relative_to(self.folder).as_posix()
-                start = "" if inside == "." else f"{inside}/"
-                found += [start + name for name in files if not name.startswith(".")]
+            return sorted(
+                name for name in _files(f"{self.folder}/", top) if name.startswith(prefix)
+            )
         except OSError as error:
             raise self._failure("list", prefix, error) from error
-        return sorted(name for name in found if name.startswith(prefix))
 
     def delete(self, name: str) -> None:
         """Remove a blob; one that is gone already is fine."""
@@ -183,9 +181,19 @@ class LocalStore:
         return OutputError(f"can't {verb} {name} in {self.folder}: {reason}; {advice}")
 
 
-def _raise_unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _files(root: str, folder: str) -> Iterator[str]:
+    """Names of the files below a folder, which is named from the root and may be missing; both end with a
+    slash, or are empty. Links are not followed."""
+    try:
+        entries = os.scandir(root + folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(root, f"{folder}{entry.name}/")
+            elif not entry.name.startswith(".") and not entry.is_dir():
+                yield folder + entry.name
 
 
 def _sync_folder(folder: Path) -> None:

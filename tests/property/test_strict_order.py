@@ -32,3 +32,28 @@ def test_one_integer_column_orders_rows_by_its_values(
     segments = list(in_strict_order([batches], [("__key0",)]))
     ordered = [value for _, batch in segments for value in batch.column(0).to_pylist()]
     assert ordered == sorted(values)
+
+
+@pytest.mark.parametrize("nulls", [False, True], ids=["whole numbers", "nulls"])
+@given(
+    rows=st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=30),
+    sorts=st.sampled_from([(), (0,), (0, 1), (0, 1, 2), (1,), (2,)]),
+)
+def test_several_columns_order_rows_from_the_first_on(
+    nulls: bool, rows: list[tuple[int, int, int]], sorts: tuple[int, ...]
+) -> None:
+    """Also where some of the columns ascend already."""
+    rows = sorted(rows, key=lambda row: [row[place] for place in sorts])
+    kinds = [pa.int64(), pa.int32(), pa.int8()]
+    columns = [
+        pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)
+    ]
+    numbers = pa.array(range(len(rows)))
+    if nulls:
+        # which then are not sorted as numbers, and come last
+        columns[1] = pa.array([each or None for each in columns[1].to_pylist()], pa.int32())
+    batch = pa.record_batch([*columns, numbers], names=["a", "b", "c", "number"])
+    ((_, found),) = in_strict_order([[batch]], [("a", "b", "c")])
+    told = found.column("number").to_pylist()
+    key = [(a, 9 if nulls and b == 0 else b, c) for a, b, c in rows]
+    assert told == sorted(range(len(rows)), key=lambda number: key[number])

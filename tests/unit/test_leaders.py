@@ -12,9 +12,10 @@ import pytest
 from streammine import Topology, TopologyError
 from streammine.model.contracts import EpochClose
 from streammine.model.topology import Leading
+from streammine.operators import leaders as leaders_module
 from streammine.operators import rows_in_time
-from streammine.operators.leaders import Leaders
-from streammine.operators.measures import ranks_of
+from streammine.operators.leaders import Leaders, _numbered
+from streammine.operators.measures import bits_of, ranks_of
 from streammine.runtime.submission import compile_topology
 from tests.property.event_order_cases import MINUTE
 
@@ -242,6 +243,54 @@ def test_floats_are_ranked_by_value() -> None:
     assert (np.diff(ranks[: len(values)]) >= 0).all()
     assert ranks[2] == ranks[3]
     assert len(set(ranks[: len(values)].tolist())) == len(values) - 1
+
+
+@pytest.mark.parametrize("by", ["points", "points + 0"], ids=["as they are", "computed"])
+def test_leaders_by_floats_that_are_less_than_nothing(by: str) -> None:
+    schema = SCHEMA.set(2, pa.field("points", pa.float64()))
+    operator = leaders([schema], by=by, show={"key": "key", "points": "points"})
+    columns = [
+        pa.array([1, 2, 3, 4]),
+        pa.array(["a", "b", "c", "d"]),
+        pa.array([-3.0, -1.0, 0.5, None]),
+        pa.array([1, 2, 3, 4]),
+        pa.array([1] * 4, pa.int8()),
+        pa.array([0] * 4),
+    ]
+    batch = pa.record_batch(columns, schema=pa.schema([*schema, *ORDER]))
+    (told,) = operator.run(EpochClose(0, MINUTE.watermark(0), MINUTE), iter([(0, batch)]))
+    assert told.column("key_1").to_pylist() == ["a", "b", "c"]
+    assert told.column("key_2").to_pylist() == [None, "a", "b"]
+    assert told.column("points_2").to_pylist() == [None, -3.0, -1.0]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.float64(), pa.float32()])
+def test_what_lies_under_a_null_is_nothing(kind: pa.DataType) -> None:
+    numbers = np.array([7, 5, 3]).astype(kind.to_pandas_dtype())
+    column = pa.array(numbers, kind, mask=np.array([False, True, False]))
+    assert column.buffers()[1].size >= 3 * numbers.itemsize
+    wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
+    for part, expected in ((column, [7, 0, 3]), (column.slice(1), [0, 3])):
+        bits, valid = bits_of(part, wide)
+        assert bits.view(wide.to_pandas_dtype()).tolist() == expected
+        assert valid.tolist() == [each != 0 for each in expected]
+
+
+def test_what_is_told_is_numbered_alike_be_it_sorted_or_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(3)
+    for changes, keys, rows in ((1, 1, 1), (5, 3, 4), (40, 60, 7), (3, 200, 2)):
+        # changes, nobody, or keys as they were before
+        places = random.integers(-1 - keys, changes, (rows, 3))
+        found = []
+        for share in (0, 1 << 30):
+            monkeypatch.setattr(leaders_module, "_SORTED_SHARE", share)
+            found.append([each.tolist() for each in _numbered(places, changes, keys)])
+        assert found[0] == found[1]
+        of_change, of_key, numbers = found[0]
+        told = [*of_change, *(-2 - key for key in of_key), -1]
+        assert [[told[number] for number in row] for row in numbers] == places.tolist()
 
 
 def test_whole_numbers_of_64_bits_are_ranked_by_value() -> None:

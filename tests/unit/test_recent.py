@@ -70,6 +70,21 @@ def test_rows_that_are_kept_don_t_keep_the_batch_that_they_came_in() -> None:
     assert not any(np.shares_memory(batch, column) for column in rows.all())
 
 
+@pytest.mark.parametrize("stretches", [1, 63, 64, 65, 200])
+def test_rows_of_many_short_epochs_are_saved(stretches: int) -> None:
+    rows, other = (RowsInTime([KeyIds([pa.string()])], 1) for _ in range(2))
+    for number in range(stretches):
+        ids = rows.keys[0].ids([pa.array([f"{number % 7}", "x"])], 2)
+        rows.append([ids, np.array([number, number]), np.array([number, -number])])
+    other.restore(True, rows.freeze(True).pieces())
+    found, expected = (
+        [each.keys[0].keys(each.all()[0])[0].to_pylist(), *(c.tolist() for c in each.all()[1:])]
+        for each in (other, rows)
+    )
+    assert found == expected
+    assert len(other) == 2 * stretches
+
+
 def test_a_row_counts_until_it_is_as_old_as_that() -> None:
     #   0    3         10   13
     #   a────a─────────┤    ┤      within 10 s: at 10 the first leaves before another comes

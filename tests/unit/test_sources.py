@@ -395,6 +395,36 @@ class TestPace:
         assert rows(last) == 92
         assert reader.read(1000, 60.0).exhausted
 
+    @pytest.mark.parametrize("kind", ["count", "time", "log"])
+    def test_an_epoch_that_ends_soon_leaves_as_a_whole(
+        self, kind: Literal["count", "time", "log"], tmp_path: Path
+    ) -> None:
+        """Three rows a millisecond apart are an epoch."""
+        epoch = EpochDefinition("count", 3)
+        if kind == "time":
+            epoch = EpochDefinition("time", 3_000_000, "ts")
+        source: Any = files("a.parquet", rate="1000/s")
+        write_parquet(tmp_path / "a.parquet", [*range(30)], 30)
+        if kind == "log":
+            rows = dict.fromkeys(range(10), 3)
+            write_log(tmp_path / "log", 1, rows, dead=False, definition=epoch)
+            source = LogSource.model_validate({"log": "log", "rate": "1000/s"})
+        resolved = resolve_source("s", source, epoch, str(tmp_path))
+        reader = open_reader(resolved, source, epoch, 0, 1, None)
+
+        def read(now: float) -> tuple[int, int, float]:
+            rows, told = 0, BEGINNING
+            while True:
+                delivery = reader.read(1000, now)
+                rows += delivery.rows_read
+                told = max(told, delivery.open_epoch)
+                if delivery.wake_after_seconds is not None:
+                    return rows, told, delivery.wake_after_seconds
+
+        assert read(0.0041) == (3, 1, pytest.approx(LINGER_SECONDS)), "rows 3 and 4 wait for row 5"
+        assert read(0.0045) == (0, 1, pytest.approx(LINGER_SECONDS))
+        assert read(0.0055) == (3, 2, pytest.approx(0.0025))
+
     def test_slices_keep_one_pace_together(self, tmp_path: Path) -> None:
         write_parquet(tmp_path / "a.parquet", jittered(0, 100), group=10)
         source = files("a.parquet", rate="600/min")

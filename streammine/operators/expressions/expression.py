@@ -144,6 +144,11 @@ class Expression:
         return without_minus_zero(plain_array(values, self.type))
 
     @property
+    def column(self) -> str | None:
+        """The column that it gives as it is, if it does."""
+        return self._column
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is computed, and from columns of the batch alone."""
         if self._column is not None or not self.needs or self._calls:

@@ -100,7 +100,7 @@ class GroupIndex:
             contents = self._only_strings.contents()
             return [taken_bytes(*contents, self._types[0], ids)]
         strings = [None if table is None else table.contents() for table in self._strings]
-        return self._key_columns(self._rows.keys()[ids], strings, self._has_null_word)
+        return self._key_columns(self._rows.keys().take(ids, axis=0), strings, self._has_null_word)
 
     def _key_columns(
         self,

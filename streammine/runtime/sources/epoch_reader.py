@@ -89,8 +89,11 @@ class EpochReader:
         if self._pace is not None and stop > start:
             bound = self._pace.due_bound(elapsed_seconds)
             marks = run.marks(self._pace)
-            due = int(marks[start:stop].searchsorted(bound))
-            stop = start + max(due, run.rows_below(given_below, start, stop))
+            due = start + int(marks[start:stop].searchsorted(bound))
+            if due < stop and self._pace.is_soon(run.last_mark(due, self._pace), elapsed_seconds):
+                # the rest of that epoch leaves with its last row
+                due = max(start, run.begin_of_epoch(due))
+            stop = max(due, start + run.rows_below(given_below, start, stop))
             if stop > start:
                 self._next_number = max(self._next_number, int(marks[stop - 1]) + 1)
             waits_for = None if stop == wanted else int(marks[stop])
@@ -199,6 +202,16 @@ class _CutRun:
             epoch = self._lowest_epoch(position)
             last = min(self.row_count, (epoch + 1) * self._definition.length - self._run.number)
         return int(marks[last - 1])
+
+    def begin_of_epoch(self, position: int) -> int:
+        """The first of the run's rows that count to the epoch that is open at `position`."""
+        if self._epoch is not None:
+            return 0
+        lowest_from = self._epochs if self._lowest_from is None else self._lowest_from
+        if lowest_from is not None:
+            return int(lowest_from.searchsorted(lowest_from[position]))
+        epoch = self._lowest_epoch(position)
+        return max(0, epoch * self._definition.length - self._run.number)
 
     def take_dead(self) -> tuple[tuple[int, DeadRows], ...]:
         """The dead rows by epoch, once."""

@@ -16,7 +16,8 @@ LINGER_SECONDS = 0.002
 """Rows of about this long leave together; waking for each would cost more than it is worth."""
 
 LAST_SECONDS = 0.008
-"""An epoch whose end is due within so long is handed out to its end at once: nobody can close it before."""
+"""An epoch whose end is due within so long is handed out to its end at once, and not before: nobody can close
+it before."""
 
 LINGER_SHARE = 0.5
 LONGEST_LINGER_SECONDS = 0.05
@@ -77,6 +78,10 @@ class Pace:
                 left = min(left * LINGER_SHARE, LONGEST_LINGER_SECONDS)
             linger = max(linger, left)
         return max(linger, self._due_seconds(mark) - elapsed_seconds)
+
+    def is_soon(self, last_of_epoch: int, elapsed_seconds: float) -> bool:
+        """Whether an epoch's last row is due so soon that all of its rows wait for it."""
+        return self._due_seconds(last_of_epoch) - elapsed_seconds <= LAST_SECONDS
 
     def waited_seconds(self, mark: int, elapsed_seconds: float) -> float:
         """How long the row with that mark has been due."""
