@@ -278,6 +278,7 @@ class SlidingQuantile:
                 self._waiting.append(fresh)
         if self._closed is not None:
             self._expire(self._closed)
+            self._order.forget_empty()
         self._told = None
 
     def _read(self, epoch: int, batches: Sequence[pa.RecordBatch]) -> Fresh | None:

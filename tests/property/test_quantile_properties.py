@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from streammine.model.canonical import encode_rows
 from streammine.model.contracts import EpochClose
+from streammine.operators.quantiles import sliding_order
 from streammine.operators.quantiles.sliding_order import Slide, SlidingOrder
 from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from tests.property.operator_trials import assert_as_reference, dead_of, events_of, minutes
@@ -226,8 +227,12 @@ def test_told_together_are_the_same_rows(data: st.DataObject, wanted: Wanted, se
     "shape", ["few values", "all differ", "rising", "falling", "two heaps", "bursts", "extremes"]
 )
 @pytest.mark.parametrize(("numerator", "denominator"), [(1, 2), (9, 10)])
-def test_ranks_in_large_windows(shape: str, broad: bool, numerator: int, denominator: int) -> None:
-    """Windows of thousands of values, whose brackets are extended, trimmed and located anew."""
+def test_ranks_in_large_windows(
+    shape: str, broad: bool, numerator: int, denominator: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of thousands of values, whose brackets are extended, trimmed and located anew; buffers, too,
+    must grow."""
+    monkeypatch.setattr(sliding_order, "_FIRST_ENTRIES", 8)
     random = np.random.default_rng(7)
     most = 2**63 - 1 if broad else 2**31 - 1
     lengths = (3, 40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,6 +23,8 @@ from streammine.model.contracts import (
 )
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import StateVersionError, TopologyError
+from streammine.operators.aggregates.keys import KeyTable
+from streammine.operators.kernels.order_layout import FREE, UNUSED
 from streammine.operators.quantiles.sliding_order import Slide, SlidingOrder
 from streammine.operators.sliding_quantile import Slides, SlidingQuantile
 from streammine.testing import assert_deterministic, simulate
@@ -195,6 +198,27 @@ def test_all_windows_with_values_are_settled_again_where_that_is_asked_for() -> 
         assert by_window(*order.settle_all()) == expected
 
 
+def test_arrays_that_are_replaced_and_orders_that_are_dropped_are_given_back() -> None:
+    random = np.random.default_rng(1)
+    order = SlidingOrder(2, False, 1, 2)
+    order.grow(2)
+    keys = np.repeat(np.arange(2), 500)
+    gone = []
+    for number in range(4):
+        gone += [weakref.ref(order._queues.narrow), weakref.ref(order._brackets.heads)]
+        values = random.integers(0, 10**6, keys.size) * (-1) ** number
+        # brackets are located and extended both ways
+        order.slide([Slide([(keys, values)], [])])
+        order.take_in(np.repeat(keys, 20 << number), np.zeros(keys.size * (20 << number), np.int64))
+        order.settle_all()
+        order.grow(4 * order.keys)
+        assert order._queues.narrow is not gone[-2]()
+        assert order._brackets.heads is not gone[-1]()
+    gone += [weakref.ref(order._queues.narrow), weakref.ref(order._brackets.heads)]
+    del order
+    assert all(each() is None for each in gone)
+
+
 def test_what_was_not_settled_yet_is_when_all_is() -> None:
     order = SlidingOrder(2, False, 1, 2)
     order.grow(3)
@@ -245,6 +269,69 @@ def by_window(numbers: Any, found: Any) -> dict[int, list[int]]:
     """What was found, by the number of a window, each of which is told of once."""
     assert len(set(numbers.tolist())) == len(numbers)
     return dict(zip(numbers.tolist(), found.tolist(), strict=True))
+
+
+def test_rows_leave_in_the_order_of_keys_that_were_numbered_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(KeyTable, "outgrown", lambda self, used: used < self.size)
+    operator = operator_of([1])
+    closed(operator, 0, a=[1.0], b=[1.0], c=[1.0])
+    closed(operator, 1, z=[2.0], y=[2.0], x=[2.0])
+    # as many keys as when rows were last put in order
+    assert closed(operator, 2, c=[3.0], b=[3.0], a=[3.0]) == [
+        *(("a", 2, 3.0), ("b", 2, 3.0), ("c", 2, 3.0)),
+        *(("x", 2, None), ("y", 2, None), ("z", 2, None)),
+    ]
+
+
+@pytest.mark.parametrize("saved", [True, False], ids=["saved", "given up"])
+def test_what_left_while_a_snapshot_was_made_is_used_again(saved: bool) -> None:
+    operator = operator_of([2])
+    used = []
+    for epoch in range(40):
+        closed(operator, epoch, a=[float(epoch)] * 300)
+        frozen = operator.freeze(True)
+        if saved:
+            list(frozen.pieces())
+        used.append(int(operator._order._queues.pool[UNUSED]))
+    for epoch in range(40, 60) if saved else ():
+        closed(operator, epoch, a=[float(epoch)] * 300)
+        used.append(int(operator._order._queues.pool[UNUSED]))
+    # five chunks come and go with each epoch
+    assert used[-1] <= used[10] + 5
+
+
+def test_brackets_that_grow_and_shrink_use_the_same_places_again() -> None:
+    random = np.random.default_rng(5)
+    order = SlidingOrder(1, False, 1, 2)
+    order.grow(1)
+    used = []
+    for _ in range(30):
+        for count in (20, 600, 6_000):
+            keys = np.zeros(count, np.int64)
+            order.slide([Slide([(keys, random.integers(0, 10**6, count))], [])])
+        order.slide([Slide([], [(0, np.zeros(6_600, np.int64))])])
+        order.slide([Slide([], [(0, np.zeros(20, np.int64))])])
+        used.append(int(order._brackets.arena[0]))
+    assert used[-1] == used[3]
+
+
+def test_keys_that_are_over_when_a_chain_is_restored_are_forgotten() -> None:
+    operator, restored = operator_of([2]), operator_of([2])
+    layers = [(True, list(operator.freeze(True).pieces()))]
+    for epoch in range(6):
+        closed(operator, epoch, **{f"{epoch}-{number}": [1.0] for number in range(100)})
+        layers.append((False, list(operator.freeze(False).pieces())))
+    for full, pieces in layers:
+        restored.restore(1, full, iter(pieces))
+    while restored.due_epoch is not None:
+        closed(restored, restored.due_epoch)
+    queues = restored._order._queues
+    free, chunk = 0, int(queues.pool[FREE])
+    while chunk >= 0:
+        free, chunk = free + 1, int(queues.links[chunk])
+    assert free == queues.pool[UNUSED] >= 100
 
 
 def test_keys_that_are_over_are_forgotten() -> None:

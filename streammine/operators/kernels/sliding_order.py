@@ -15,9 +15,8 @@ and the median wanders; as a rule it is a search among few entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
+import numpy.typing as npt
 from numba import types
 
 from streammine.operators.kernels.bracket_steps import (
@@ -100,17 +99,16 @@ def reach_class(count: int) -> int:
 
 
 @helper
-def _spans(queues: Queues, head: Ints) -> Iterator[tuple[int, int]]:
-    """Where the values of a window lie in the pool, from first to before last."""
-    chunk, offset, left = head[CHUNK_READ], head[OFFSET_READ], head[COUNT]
-    while left > 0:
-        if offset == CHUNK:
-            chunk = np.int64(queues.links[chunk])
-            offset = 0
-        stop = min(CHUNK, offset + left)
-        yield chunk * CHUNK + offset, chunk * CHUNK + stop
-        left -= stop - offset
-        offset = stop
+def _span(links: npt.NDArray[np.int32], chunk: int, offset: int, left: int) -> tuple[int, int, int]:
+    """Of the values that are left of a window the next ones: their chunk, and where they lie in the pool,
+    from first to before last. What is left then begins at the end of the chunk.
+
+    No generator: numba never gives back what the state of one refers to, which is all arrays.
+    """
+    if offset == CHUNK:
+        chunk, offset = int(links[chunk]), 0
+    first = chunk * CHUNK + offset
+    return chunk, first, first + min(CHUNK - offset, left)
 
 
 @helper
@@ -151,7 +149,10 @@ def _make_large(brackets: Brackets, head: Ints, power: int) -> bool:
 def _selected(queues: Queues, head: Ints, rank: int, histogram: Ints) -> tuple[int, int]:
     """The window's value of a rank, and how many are less."""
     low, high = GREATEST, SMALLEST
-    for first, stop in _spans(queues, head):
+    chunk, offset, left = head[CHUNK_READ], head[OFFSET_READ], head[COUNT]
+    while left > 0:
+        chunk, first, stop = _span(queues.links, chunk, offset, left)
+        offset, left = np.int64(CHUNK), left - (stop - first)
         for place in range(first, stop):
             value = value_at(queues, place)
             low = min(low, value)
@@ -164,7 +165,10 @@ def _selected(queues: Queues, head: Ints, rank: int, histogram: Ints) -> tuple[i
         while (width >> np.uint64(shift)) >> np.uint64(_RANGE_BITS):
             shift += 1
         histogram[:] = 0
-        for first, stop in _spans(queues, head):
+        chunk, offset, left = head[CHUNK_READ], head[OFFSET_READ], head[COUNT]
+        while left > 0:
+            chunk, first, stop = _span(queues.links, chunk, offset, left)
+            offset, left = np.int64(CHUNK), left - (stop - first)
             for place in range(first, stop):
                 value = value_at(queues, place)
                 if low <= value <= high:
@@ -204,7 +208,10 @@ def _neighbours(
     for their complements, so that these are the greatest ones up to it."""
     size = 0
     limit = GREATEST
-    for first, stop in _spans(queues, head):
+    chunk, offset, left = head[CHUNK_READ], head[OFFSET_READ], head[COUNT]
+    while left > 0:
+        chunk, first, stop = _span(queues.links, chunk, offset, left)
+        offset, left = np.int64(CHUNK), left - (stop - first)
         for place in range(first, stop):
             value = value_at(queues, place) ^ flip
             if bound <= value <= limit and (size == 0 or value != buffer[size - 1]):
@@ -219,7 +226,10 @@ def _neighbours(
     counts[:size] = 0
     if size:
         limit = buffer[size - 1]
-        for first, stop in _spans(queues, head):
+        chunk, offset, left = head[CHUNK_READ], head[OFFSET_READ], head[COUNT]
+        while left > 0:
+            chunk, first, stop = _span(queues.links, chunk, offset, left)
+            offset, left = np.int64(CHUNK), left - (stop - first)
             for place in range(first, stop):
                 value = value_at(queues, place) ^ flip
                 if bound <= value <= limit:

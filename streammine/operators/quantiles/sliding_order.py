@@ -19,6 +19,7 @@ from streammine.operators.kernels.order_layout import (
     COUNT,
     FIELDS,
     FOUND_REMAINDER,
+    LAST,
     OFFSET_READ,
     TOUCHED,
     UNUSED,
@@ -219,6 +220,11 @@ class SlidingOrder:
         freed = np.zeros(len(keys) + 1, np.int64)
         value_queues.forget(self._queues, self._brackets, self.windows, keys, freed)
         self._free(freed)
+
+    def forget_empty(self) -> None:
+        """As `forget`, of all keys that have no values and may still have a place."""
+        placed = self._queues.tails[:, LAST] >= 0
+        self.forget(np.flatnonzero(placed & (self.counts()[:, -1] == 0)))
 
     def renumber(self, keys: IntArray) -> None:
         """Key keys[i] is i from now on. All others are forgotten, and everything is settled."""
