@@ -77,8 +77,9 @@ class SlidingQuantile:
     are set aside. With each slide leaves what differs from the slide before, a null where a key has no values
     any more; or, with `every_slide`, a row for every key and window with values.
 
-    What enters between two slides waits in `_waiting`, so that what is known of the windows is always as it
-    was told last. A snapshot needs no results: they follow from the values.
+    What enters between two slides waits in `_waiting`. Which rows the windows have, and which leave next, is
+    known of the slides that were not done yet, too (`_panes`, `_closed`); the values and results (`_order`,
+    `_told`) are as they were told last. A snapshot needs no results: they follow from the values.
     """
 
     traits = Traits(commutative=True, mergeable=True, combinable=False, deterministic=True)

@@ -1,7 +1,6 @@
 """The steps by which values come to queues and brackets, and leave them.
 
-Kernels of other files call these. Numba's cache does not notice when they change, as with `machine_words`:
-who changes one here touches `value_queues` and `sliding_order`, too.
+Kernels of other files call these, which tell the digest of this one (see `compilation`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Arrow buffer and a writable array would already be two. Here each kernel states 
 signature. Inputs are declared read-only, which writable arrays satisfy too, and afterwards
 compilation is shut off, so a wrong type is an error at once instead of a pause of a second.
 
-Numba's cache notices a change of the file that holds the kernel, not of files it calls. So a
-kernel's helpers stand in its own file, apart from the fixed primitives of `machine_words`.
+Numba's cache notices a change of what stands in the file that holds the kernel, not in files it calls.
+So a kernel's helpers stand in its own file; where several files share some, each tells their digest.
 """
 
 from collections.abc import Callable
@@ -45,14 +45,17 @@ FLOAT64_OUT = writable(types.float64)
 
 
 def helper(function: Function) -> Function:
-    """A function called from kernels of the same file; LLVM inlines it."""
+    """A function called from kernels; LLVM inlines it."""
     return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
 
 
 class KernelSet:
     """The kernels of one file, which are loaded together on the file's first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, helpers: str = "") -> None:
+        """`helpers`: a digest of the files whose functions and constants the kernels are compiled with. It is
+        there to change the kernels' own file when those change (tests/unit/test_kernel_helpers.py)."""
+        self.helpers = helpers
         self._waiting: list[tuple[Any, tuple[Any, ...]]] = []
 
     def kernel(self, *argument_types: Any) -> Callable[[Function], Function]:

@@ -29,7 +29,7 @@ from streammine.operators.kernels.compilation import (
 )
 from streammine.operators.kernels.machine_words import high_product
 
-_KERNELS = KernelSet()
+_KERNELS = KernelSet("78512f6e")
 load_kernels = _KERNELS.load
 
 DIGIT_MASK = 0xFFFFFFFF

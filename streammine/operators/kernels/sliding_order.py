@@ -71,13 +71,12 @@ from streammine.operators.kernels.order_layout import (
     Queues,
 )
 
-_KERNELS = KernelSet()
+_KERNELS = KernelSet("0c5df388")
 load_kernels = _KERNELS.load
 
-RANGES = 4_096
-"""In which values are counted when one is selected; a histogram has as many places."""
-
 _RANGE_BITS = 12
+RANGES = 1 << _RANGE_BITS
+"""In which values are counted when one is selected; a histogram has as many places."""
 
 COMES, STAYS = -1, -2
 """In the place of the number of a window that a value leaves."""
@@ -367,8 +366,8 @@ def _settled(
     counts: Ints,
     histogram: Ints,
 ) -> int:
-    """Have FOUND say between which two values of a window its quantile lies: 1 if that is something else than
-    before, or nothing, and 0 if it is not; -1 if there must be more room for that."""
+    """Have FOUND say between which two values of a window its quantile lies. 1: that is something else than
+    before, or the window has none; 0: it is as before; -1: there must be more room for that."""
     lower, upper, remainder = np.int64(0), np.int64(0), np.int64(-1)
     count = head[COUNT]
     if count:

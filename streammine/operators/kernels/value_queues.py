@@ -30,7 +30,7 @@ from streammine.operators.kernels.order_layout import (
     Queues,
 )
 
-_KERNELS = KernelSet()
+_KERNELS = KernelSet("0c5df388")
 load_kernels = _KERNELS.load
 
 

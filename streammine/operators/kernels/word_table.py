@@ -23,7 +23,7 @@ from streammine.operators.kernels.compilation import (
 from streammine.operators.kernels.key_box import KeyBox, KeyColumn
 from streammine.operators.kernels.machine_words import fold_product
 
-_KERNELS = KernelSet()
+_KERNELS = KernelSet("78512f6e")
 load_kernels = _KERNELS.load
 
 _SALT_ONE = 0x9E3779B97F4A7C15

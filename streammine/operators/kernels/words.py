@@ -23,7 +23,7 @@ from streammine.operators.kernels.compilation import (
 )
 from streammine.operators.kernels.machine_words import load_word, store_word, trailing_zeros
 
-_KERNELS = KernelSet()
+_KERNELS = KernelSet("78512f6e")
 load_kernels = _KERNELS.load
 
 WordMode = Literal["whitespace", "letters"]

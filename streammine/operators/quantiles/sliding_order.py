@@ -105,7 +105,8 @@ class SlidingOrder:
         """Bytes of the values and what is known of them; room that was never used does not count."""
         values = int(self._queues.pool[UNUSED]) * (CHUNK * (8 if self._broad else 4) + 4)
         entries = 16 * int(self._brackets.arena[0])
-        return values + entries + self._brackets.heads.nbytes + self._buffer.nbytes
+        by_key = self._brackets.heads.nbytes + self._queues.tails.nbytes
+        return values + entries + by_key + self._buffer.nbytes + self._buffer_counts.nbytes
 
     def grow(self, keys: int) -> None:
         """Make place for keys below this number."""
@@ -243,7 +244,8 @@ class SlidingOrder:
         ends = np.zeros_like(heads)
         for field in (COUNT, CHUNK_READ, OFFSET_READ):
             ends[:, field] = heads[:, field]
-        self._kept = [] if self._kept is None else self._kept
+        assert self._kept is None, "what was kept before is released before"
+        self._kept = []
         return FrozenQueues(self._queues, ends)
 
     def release(self) -> None:
@@ -254,14 +256,19 @@ class SlidingOrder:
 
     def _have_chunks(self, values: int) -> None:
         """Make place for so many more values, be each of another key."""
-        chunks = int(self._queues.pool[UNUSED]) + values
+        used = int(self._queues.pool[UNUSED])
+        chunks = used + values
         have = len(self._queues.links)
         if chunks > have:
             chunks = max(chunks, have + (have >> 1))
             self._queues = self._queues._replace(
-                narrow=_longer(self._queues.narrow, 0 if self._broad else chunks * CHUNK),
-                broad=_longer(self._queues.broad, chunks * CHUNK if self._broad else 0),
-                links=_longer(self._queues.links, chunks),
+                narrow=_longer(
+                    self._queues.narrow, 0 if self._broad else chunks * CHUNK, used * CHUNK
+                ),
+                broad=_longer(
+                    self._queues.broad, chunks * CHUNK if self._broad else 0, used * CHUNK
+                ),
+                links=_longer(self._queues.links, chunks, used),
             )
 
     def _free(self, freed: IntArray) -> None:
@@ -277,9 +284,10 @@ class SlidingOrder:
             self._buffer, self._buffer_counts = np.empty((2, 1 << power), np.int64)
             return
         size = 2 * len(self._brackets.values)
+        used = int(self._brackets.arena[0])
         self._brackets = self._brackets._replace(
-            values=_longer(self._brackets.values, size),
-            counts=_longer(self._brackets.counts, size),
+            values=_longer(self._brackets.values, size, used),
+            counts=_longer(self._brackets.counts, size, used),
         )
 
 
@@ -292,7 +300,7 @@ class FrozenQueues:
         self._ends = ends
 
     def pieces(self, values: int) -> Iterator[npt.NDArray[np.int32] | IntArray]:
-        """The values, key after key and of each the oldest first, in pieces of so many at most."""
+        """The values, key after key and of each the oldest first, in pieces of so many at most; once."""
         narrow = self._queues.broad.size == 0
         left = int(self._ends[:, COUNT].sum())
         begin = 0
@@ -303,10 +311,11 @@ class FrozenQueues:
             yield piece.astype(np.int32) if narrow else piece
 
 
-def _longer(array: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
-    """The array with room for `size` values, of which the new ones are not set."""
+def _longer(array: npt.NDArray[Number], size: int, used: int) -> npt.NDArray[Number]:
+    """The array with room for `size` values, of which only those that are used are set: room that was never
+    used takes no memory."""
     if size <= len(array):
         return array
     longer = np.empty(size, array.dtype)
-    longer[: len(array)] = array
+    longer[:used] = array[:used]
     return longer
