@@ -234,8 +234,7 @@ def _edges_below(node: StageNode) -> Sequence[OutgoingEdge]:
 def _with_order(before: pa.RecordBatch, derived: Derived, one_to_many: bool) -> pa.RecordBatch:
     """Give the derived rows their parents' hidden columns, and their index among their siblings."""
     batch = derived.batch
-    names = before.schema.names
-    hidden = [name for name in names if name.startswith(HIDDEN_PREFIX)]
+    hidden = [name for name in before.schema.names if name.startswith(HIDDEN_PREFIX)]
     if not hidden:
         return batch
     parents = derived.parents

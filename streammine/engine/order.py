@@ -43,7 +43,7 @@ def _sorted(batches: Sequence[pa.RecordBatch], order: tuple[str, ...]) -> pa.Rec
     if not order or batch.num_rows < 2:
         return batch
     columns = [batch.column(name) for name in order]
-    if all(not column.null_count and pa.types.is_integer(column.type) for column in columns):
+    if all(pa.types.is_integer(column.type) and not column.null_count for column in columns):
         keys = [column.to_numpy(zero_copy_only=False) for column in columns]
         indices = _integer_order(keys)
         return batch if indices is None else batch.take(pa.array(indices))

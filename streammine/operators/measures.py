@@ -114,11 +114,12 @@ class Measure:
 
 def bits_of(column: pa.Array, kind: pa.DataType) -> Known:
     """Whole numbers or floats as `Known`; -0.0 is 0.0, and there is one NaN."""
-    valid = np.ones(len(column), np.bool_)
     values = fixed_values(column)
     if column.null_count:
         valid = validity_mask(column)
         values = np.where(valid, values, values.dtype.type(0))
+    else:
+        valid = np.ones(len(column), np.bool_)
     if kind == pa.int64():
         return values.astype(np.int64, copy=False), valid
     wide = values.astype(np.float64) + 0.0

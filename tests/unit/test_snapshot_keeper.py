@@ -49,7 +49,7 @@ def test_a_store_that_can_not_be_listed_does_not_end_the_job(
     assert "no route" in caplog.text
 
 
-def test_old_snapshots_are_not_removed_more_often_than_that_takes(
+def test_old_snapshots_are_removed_in_a_share_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
