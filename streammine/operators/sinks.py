@@ -104,8 +104,12 @@ class SinkOperator:
         self._generation = generation
         self._delay_of = delay_of
         self._files = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._epochs: list[int] = []
+        self._rows: list[int] = []
+        self._content = ContentSizes()
+        self._held_bytes = 0
         self._frozen_batches: int | None = None
-        self._forget()
 
     def prepare(self) -> None:
         """Nothing to load."""
@@ -176,9 +180,7 @@ class SinkOperator:
 
     def _forget(self) -> None:
         """No rows wait any more."""
-        self._batches: list[pa.RecordBatch] = []
-        self._epochs: list[int] = []
-        self._rows: list[int] = []
+        self._batches, self._epochs, self._rows = [], [], []
         self._content = ContentSizes()
         self._held_bytes = 0
 
