@@ -319,7 +319,13 @@ class Consensus:
         self._peers.forget_told()
         if replicas:
             said = [self._peers.reports.get(each) for each in self._living.others]
-            if (until := forgotten_until(self._chain.decided, self._newest_plan, said)) is not None:
+            until = forgotten_until(
+                self._chain.decided,
+                self._newest_plan,
+                said,
+                self._settings.every_decision_stored,
+            )
+            if until is not None:
                 self._give_up(Event.LEFT_BEHIND, until)
 
     @property

@@ -11,9 +11,10 @@ An *answer* is a report that is given for the new plan: who gave it does nothing
   of all logs there: the new plan puts its seal in first and lists afterwards; who writes looks for a seal
   afterwards. So either the decision is on the list, or its writer finds the seal and drops it.
 * Where nobody left can tell a replica what was decided it gives up, and is built anew like one that is lost:
-  it began early, those that know what is decided now began later, and who knew all has ended. It does so
-  only once one of them votes. That one has learnt all that former plans may have chosen, from this one's
-  answer, too; so no more is lost with it than with any voter.
+  it began early, those that know what is decided now began later, and who knew all has ended. Where decisions
+  live in memory it does so only once one of them votes. That one has learnt all that former plans may have
+  chosen, from this one's answer, too; so no more is lost with it than with any voter. Where every decision is
+  stored nothing is, and it may be the only one that the plan lists.
 """
 
 from __future__ import annotations
@@ -48,15 +49,17 @@ def _is_closed(plan: FormerPlan, answers: Mapping[int, Report], gone: Collection
     return answered >= closing(len(plan.replicas)) or not silent
 
 
-def forgotten_until(decided: int, version: int, said: Iterable[Report | None]) -> int | None:
+def forgotten_until(
+    decided: int, version: int, said: Iterable[Report | None], stored: bool
+) -> int | None:
     """An epoch up to which nobody knows any more what followed `decided`, as far as was heard; None where
     somebody may.
 
     `said`: what each other replica that has not ended said last, those of former plans included. `version`:
-    the newest plan, in which one of them must vote.
+    the newest plan, in which one of them must vote unless every decision is `stored`.
     """
     begins: list[int] = []
-    votes = False
+    votes = stored
     for report in said:
         if report is None:
             return None

@@ -11,7 +11,8 @@ from replication.resting import Rest
 from streammine.model.agreement import AgreementSettings, ReplicaPlan
 
 LEARNING_SECONDS = 1.0
-"""After a plan, for which others may read the store: most do so in a few hundredths of a second."""
+"""After a plan, for which others may read the store: most do so in a few hundredths of a second. For so long
+those that say nothing are waited for, too."""
 
 
 class Living:
@@ -56,8 +57,12 @@ class Living:
 
     @property
     def others(self) -> set[int]:
-        """Those that may still be there, but for this one."""
-        return self.company - self.gone - {self._generation}
+        """Those that may still be there, but for this one. Who has said nothing since the plan came, and long
+        enough, is not: it was left out, or has ended without anybody saying so."""
+        others = self.company - self.gone - {self._generation}
+        if self.now_seconds - self._planned_at <= LEARNING_SECONDS:
+            return others
+        return others & self._peers.told_since(self.now_seconds - LEARNING_SECONDS)
 
     @property
     def live(self) -> set[int]:

@@ -102,13 +102,13 @@ class Peers:
             heard = self._heard_at[report.sender] > lost_before
             (live.add if heard and report.votes else live.discard)(report.sender)
 
+    def told_since(self, time: float) -> set[int]:
+        """Replicas of any plan that were heard of later."""
+        return {sender for sender, at in self._heard_at.items() if at > time}
+
     def heard_since(self, time: float) -> set[int]:
-        """Replicas of any plan that were heard of later, and are not paused."""
-        return {
-            sender
-            for sender, report in self.reports.items()
-            if self._heard_at[sender] > time and report.votes
-        }
+        """Those of them that are not paused."""
+        return {each for each in self.told_since(time) if self.reports[each].votes}
 
     def voters(self, plan: ReplicaPlan) -> list[Report]:
         """Reports from replicas of the plan that take part in it."""

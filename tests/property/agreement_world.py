@@ -111,6 +111,8 @@ class World:
         self.operations: list[Operation] = []
         self.fetches: list[tuple[int, words.FetchBag]] = []
         self.records: list[StoredDecision] = []
+        self.safe: set[tuple[int, BagSet]] = set()
+        """What was written before a newer plan put its seal in, so that whoever reads finds it."""
         self.seal = 0
         self.witnesses: dict[int, int] = {}
         self.questions: list[tuple[int, int]] = []
@@ -220,9 +222,8 @@ class World:
         """Whether what was processed outlives it: in the store, or in enough memories."""
         if self.settings.every_decision_stored:
             return True
-        written = {(each.decision.after, each.decision.chosen) for each in self.records}
         if all(
-            (after, value) in written
+            (after, value) in self.safe
             for after, value in self.followed.items()
             if value.epoch > self.covered
         ):
@@ -366,6 +367,11 @@ class World:
             operation.begun = True
             if isinstance(effect, words.MakeDurable):
                 self.records += effect.stored
+                self.safe |= {
+                    (each.decision.after, each.decision.chosen)
+                    for each in effect.stored
+                    if self.seal <= each.plan_version
+                }
             else:
                 self.seal = max(self.seal, effect.plan_version)
             return

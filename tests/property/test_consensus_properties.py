@@ -39,6 +39,12 @@ def test_replicas_that_nobody_can_tell_what_was_decided_hold_up_no_one(stored: b
     assert counts["left behind"]
 
 
+@pytest.mark.parametrize("seed", [900325, 902915, 951434])
+def test_who_is_left_behind_by_all_that_could_tell_it_gives_up(seed: int) -> None:
+    """Those that the plan lists beside it, if any, began later; who knew all was left out and is silent."""
+    run(seed, stored=True, succession=True)
+
+
 @pytest.mark.parametrize("first", range(0, 100, SEEDS_AT_ONCE))
 def test_stored_decisions_survive_the_loss_of_all_replicas_at_once(first: int) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Reads sources whole, in any number of slices and portions, for tests."""
+"""Makes sources for tests, and reads them whole, in any number of slices and portions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,39 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.source_contracts import Delivery, SourceReader
+from streammine.model.topology.sources import FilesSource, GeneratorSource
 from streammine.runtime.sources import open_reader, resolve_source
 
 COUNT = EpochDefinition("count", 70)
 TIME = EpochDefinition("time", 10_000_000, "ts")
 SCHEMA = {"ts": "int64", "v": "float64"}
+
+
+def files(pattern: str, **settings: Any) -> FilesSource:
+    return FilesSource.model_validate({"files": pattern, "prepare": "none", **settings})
+
+
+def generator(name: str, rows: int, rate: str | None = None, **settings: Any) -> GeneratorSource:
+    document = {"generator": name, "rows": rows, "with": settings}
+    return GeneratorSource.model_validate(document if rate is None else document | {"rate": rate})
+
+
+def write_parquet(path: Path, ts: list[int | None], group: int = 30) -> None:
+    table = pa.table({"ts": pa.array(ts, pa.int64()), "v": np.arange(len(ts)) / 4})
+    pq.write_table(table, path, row_group_size=group)
+
+
+def jittered(first: int, count: int, jitter: int = 0, seed: int = 3) -> list[int | None]:
+    random = np.random.default_rng(seed)
+    times: list[int | None] = (
+        first + np.arange(count) // 3 + random.integers(-jitter, jitter + 1, count)
+    ).tolist()
+    return times
 
 
 @dataclass

@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from replication.learning import forgotten_until
-from streammine.model.agreement import Report
+from replication.living import LEARNING_SECONDS, Living
+from replication.peers import Peers
+from streammine.model.agreement import AgreementSettings, FormerPlan, ReplicaPlan, Report
 
 DECIDED, PLAN = 5, 3
 
 
 def said(decided: int, tells_after: int, ready_in: int = PLAN, plan_version: int = PLAN) -> Report:
     return Report(8, 1, plan_version, ready_in, decided, tells_after=tells_after)
+
+
+def heard(sender: int, sequence: int) -> Report:
+    return Report(sender, sequence, PLAN, PLAN, DECIDED)
 
 
 BEGAN_LATER = said(decided=20, tells_after=10)
@@ -45,4 +51,43 @@ BEGAN_LATER = said(decided=20, tells_after=10)
     ],
 )
 def test_who_is_left_behind(others: list[Report | None], until: int | None) -> None:
-    assert forgotten_until(DECIDED, PLAN, others) == until
+    assert forgotten_until(DECIDED, PLAN, others, stored=False) == until
+
+
+@pytest.mark.parametrize(
+    ("others", "until"),
+    [
+        ([said(decided=20, tells_after=10, ready_in=2)], 10),
+        ([said(decided=20, tells_after=10, ready_in=2, plan_version=2)], 10),
+        ([said(decided=20, tells_after=4, ready_in=2)], None),
+        ([said(decided=20, tells_after=10, ready_in=2), None], None),
+        ([], None),
+    ],
+    ids=[
+        "nobody votes yet",
+        "nobody votes in the newest plan",
+        "one who votes no more can tell",
+        "one has not said anything yet",
+        "nobody else is left",
+    ],
+)
+def test_who_is_left_behind_waits_for_no_vote_where_decisions_are_stored(
+    others: list[Report | None], until: int | None
+) -> None:
+    assert forgotten_until(DECIDED, PLAN, others, stored=True) == until
+
+
+def test_who_was_left_out_and_says_nothing_any_more_is_not_waited_for() -> None:
+    peers = Peers()
+    living = Living(1, peers, AgreementSettings())
+    living.begin(ReplicaPlan(PLAN, (1, 2, 3), (FormerPlan(PLAN - 1, (1, 2, 4)),)))
+    for sender in (2, 4):
+        peers.hear(heard(sender, 1), 0.0)
+    living.look(LEARNING_SECONDS, is_open=True)
+    assert living.others == {2, 3, 4}, "the plan is new, and they may be slow"
+    peers.hear(heard(2, 2), LEARNING_SECONDS)
+    living.look(1.5 * LEARNING_SECONDS, is_open=True)
+    assert living.others == {2}
+    peers.hear(heard(4, 2), 2 * LEARNING_SECONDS)
+    living.look(2.5 * LEARNING_SECONDS, is_open=True)
+    assert living.others == {4}, "and who speaks again counts again"
