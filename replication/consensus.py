@@ -319,12 +319,8 @@ class Consensus:
         self._peers.forget_told()
         if replicas:
             said = [self._peers.reports.get(each) for each in self._living.others]
-            until = forgotten_until(
-                self._chain.decided,
-                self._newest_plan,
-                said,
-                self._settings.every_decision_stored,
-            )
+            stored = self._settings.every_decision_stored
+            until = forgotten_until(self._chain.decided, self._newest_plan, said, stored)
             if until is not None:
                 self._give_up(Event.LEFT_BEHIND, until)
 
@@ -420,8 +416,8 @@ class Consensus:
 
     def _is_safe(self, chosen: Chosen) -> bool:
         """Its bags are on so many replicas that it stands without the store."""
-        enough = chosen.holders >= bag_holders(len(self._replicas()))
-        return enough and not self._settings.every_decision_stored
+        in_memory = not self._settings.every_decision_stored
+        return in_memory and chosen.holders >= bag_holders(len(self._replicas()))
 
     def _bring_to_store(self, decision: Decision) -> None:
         """One of the replicas does: the coordinator, or who counts for two."""

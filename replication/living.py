@@ -57,10 +57,10 @@ class Living:
 
     @property
     def others(self) -> set[int]:
-        """Those that may still be there, but for this one. Who has said nothing since the plan came, and long
-        enough, is not: it was left out, or has ended without anybody saying so."""
+        """Those that may still be there, but for this one. Once the plan is not new any more, who was not heard
+        of lately is not: it was left out, or has ended without anybody saying so."""
         others = self.company - self.gone - {self._generation}
-        if self.now_seconds - self._planned_at <= LEARNING_SECONDS:
+        if self._plan_is_new:
             return others
         return others & self._peers.told_since(self.now_seconds - LEARNING_SECONDS)
 
@@ -78,11 +78,15 @@ class Living:
         """Enough others are there, and about to take part in a new plan. For `LEARNING_SECONDS` they are not
         taken for lost: else each plan's witness would be taken where stores differ in speed."""
         assert self._plan is not None
-        if self.now_seconds - self._planned_at > LEARNING_SECONDS:
+        if not self._plan_is_new:
             return False
         heard = self._peers.heard_since(self._lost_before) | self.live
         replicas = self._plan.replicas
         return len(heard.intersection(replicas)) >= bag_holders(len(replicas))
+
+    @property
+    def _plan_is_new(self) -> bool:
+        return self.now_seconds - self._planned_at <= LEARNING_SECONDS
 
     @property
     def _lost_before(self) -> float:

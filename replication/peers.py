@@ -107,7 +107,7 @@ class Peers:
         return {sender for sender, at in self._heard_at.items() if at > time}
 
     def heard_since(self, time: float) -> set[int]:
-        """Those of them that are not paused."""
+        """Those of `told_since` that are not paused."""
         return {each for each in self.told_since(time) if self.reports[each].votes}
 
     def voters(self, plan: ReplicaPlan) -> list[Report]:
