@@ -57,8 +57,8 @@ class Living:
 
     @property
     def others(self) -> set[int]:
-        """Those that may still be there, but for this one. Once the plan is not new any more, who was not heard
-        of lately is not: it was left out, or has ended without anybody saying so."""
+        """Those that may still be there, but for this one. Once the plan is not new any more, who was not
+        heard of lately is not: it was left out, or has ended without anybody saying so."""
         others = self.company - self.gone - {self._generation}
         if self._plan_is_new:
             return others
