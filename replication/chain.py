@@ -89,11 +89,16 @@ class Chain:
         self._decisions: dict[int, Decision] = {}
         self._delivered = covered
         self._stored: set[int] = set()
+        # By the epoch before: what is in the store, and not appended yet.
+        self._standing: dict[int, BagSet] = {}
 
     def append(self, decision: Decision) -> None:
         assert decision.after == self.decided < decision.chosen.epoch
         self._decisions[decision.after] = decision
         self.decided = decision.chosen.epoch
+        if decision.after in self._standing:
+            self._stored.add(decision.after)
+        self._forget_standing()
 
     def following(self, after: int, limit: int) -> Iterator[Decision]:
         """Decisions in order, from what follows epoch `after`."""
@@ -114,9 +119,19 @@ class Chain:
     def process(self, decision: Decision) -> None:
         self._delivered = self.processed = decision.chosen.epoch
 
-    def note_stored(self, after: int) -> None:
-        if after in self._decisions:
-            self._stored.add(after)
+    def note_stored(self, decision: Decision) -> None:
+        """It is in the store, be it its turn to be appended or not."""
+        if decision.after >= self.decided:
+            self._standing[decision.after] = decision.chosen
+        elif decision.after in self._decisions:
+            self._stored.add(decision.after)
+
+    def standing(self, after: int) -> BagSet | None:
+        """What the store has for the place behind that epoch, where nothing is appended yet."""
+        return self._standing.get(after)
+
+    def is_stored(self, after: int) -> bool:
+        return after in self._stored
 
     def not_stored(self) -> list[Decision]:
         return [each for after, each in self._decisions.items() if after not in self._stored]
@@ -130,3 +145,9 @@ class Chain:
         self._stored &= self._decisions.keys()
         self._delivered = max(self._delivered, epoch)
         self.decided = max(self.decided, epoch)
+        self._forget_standing()
+
+    def _forget_standing(self) -> None:
+        self._standing = {
+            after: each for after, each in self._standing.items() if after >= self.decided
+        }

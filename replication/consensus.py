@@ -73,7 +73,7 @@ from replication.telling import Telling
 from replication.witness import Witness
 from replication.writing import Writing
 from streammine.model import agreement as words
-from streammine.model.agreement import BagSet, Decision, ReplicaPlan, Report, StoredDecision
+from streammine.model.agreement import Decision, ReplicaPlan, Report, StoredDecision
 from streammine.model.epochs import BEGINNING
 
 
@@ -104,8 +104,6 @@ class Consensus:
         self._ballots: Ballots | None = None
         self._witness = Witness()
         self._store: tuple[StoredDecision, ...] | None = None
-        # By the epoch before: what is in the store and not looked at yet.
-        self._standing: dict[int, BagSet] = {}
         self._writing = Writing(self._bags, settings)
         self._fetching = Fetching(self._bags, self._peers, settings)
         self._telling = Telling()
@@ -260,19 +258,14 @@ class Consensus:
 
     def _on_durable(self, stimulus: words.DecisionDurable) -> None:
         for each in stimulus.stored:
-            after = each.decision.after
             self._writing.done(each)
             self._outdated(stimulus.seal)
-            if stimulus.seal > each.plan_version:
-                continue
-            if after >= self._chain.decided:
-                self._standing[after] = each.decision.chosen
-            self._chain.note_stored(after)
+            if stimulus.seal <= each.plan_version:
+                self._chain.note_stored(each.decision)
 
     def _on_covered(self, stimulus: words.Covered) -> None:
         self._chain.cover(stimulus.epoch)
         self._bags.forget(stimulus.epoch)
-        self._forget_decided()
         self._look_behind()
 
     def _on_paused(self, stimulus: words.Paused) -> None:
@@ -398,7 +391,7 @@ class Consensus:
         """Append to the chain what stands; bring to the store what is chosen and has to stand there."""
         after, in_order = self._chain.decided, True
         for _ in range(WINDOW):
-            value = self._standing.get(after)
+            value = self._chain.standing(after)
             chosen = self._chosen(after) if value is None else None
             if chosen is not None:
                 value = chosen.value
@@ -428,14 +421,8 @@ class Consensus:
         self._chain.append(decision)
         self._bags.settle(decision)
         self._effects.append(words.Decided(decision))
-        if decision.after in self._standing:
-            self._chain.note_stored(decision.after)
+        if self._chain.is_stored(decision.after):
             self._to_tell.append(decision)
-        self._forget_decided()
-
-    def _forget_decided(self) -> None:
-        decided = self._chain.decided
-        self._standing = {after: each for after, each in self._standing.items() if after >= decided}
 
     def _process(self) -> None:
         while self.phase is not Phase.OUTRUN and not self._paused:
