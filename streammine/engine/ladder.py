@@ -24,27 +24,34 @@ from streammine.model.schemes import Scheme
 
 def reinforced_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan | None:
     """One more replica of each slice that has fewer than it is to have, where that is possible."""
-    assert job.plan is not None
-    placements = dict(job.plan.placements)
+    planned = job.next_plan()
+    reinforced = with_reinforcements(job, planned, nodes)
+    return None if reinforced is planned else reinforced
+
+
+def with_reinforcements(job: ManagedJob, planned: Plan, nodes: Sequence[Node]) -> Plan:
+    """The next plan, with one more replica of each slice that has fewer than it is to have and gets none by
+    it; the plan itself where that is not possible, or nothing is missing."""
+    generation = job.generation_in(planned.version)
+    placements = dict(planned.placements)
     missing = [
         slice_id
         for slice_id, group in placements.items()
         if len(group) < job.wanted_replicas(slice_id)
+        and all(each.generation != generation for each in group)
     ]
     places = {}
     if missing:
         places = place_again(job.graph, missing, placements, job.usable_nodes(nodes))
     rungs = {slice_id: job.rung_of(slice_id, name) for slice_id, (name, _) in places.items()}
     linked = [each for each in places if rungs[each].queues]
-    origins = job.origins(linked) if places else None
+    origins = job.origins(linked, planned) if places else None
     if origins is None:
-        return None
+        return planned
     for slice_id, (name, member) in places.items():
-        new = Placement(
-            name, job.next_generation, member, origins.get(slice_id), rung=rungs[slice_id]
-        )
+        new = Placement(name, generation, member, origins.get(slice_id), rung=rungs[slice_id])
         placements[slice_id] = (*placements[slice_id], new)
-    return job.next_plan(placements=placements)
+    return replace(planned, placements=placements)
 
 
 def climbed_plan(job: ManagedJob) -> Plan | None:

@@ -341,8 +341,11 @@ class ManagedJob:
 
     # --- moves and further replicas -------------------------------------------------------------
 
-    def origins(self, slices: Sequence[SliceId]) -> dict[SliceId, Restore | None] | None:
+    def origins(
+        self, slices: Sequence[SliceId], planned: Plan | None = None
+    ) -> dict[SliceId, Restore | None] | None:
         """What second replicas of these slices are built from, all at one epoch; None: not possible now.
+        They come beside those of the plan in force, or of one that is `planned`.
 
         Nobody who takes from them may lack anything up to that epoch, and who sends to them must hold all
         that comes after it; replicas of other origins keep only that. Who agrees with others on what comes
@@ -351,24 +354,29 @@ class ManagedJob:
         """
         if not self.known:
             return None
+        planned = planned or self.plan
+        assert planned is not None
         found: list[dict[SliceId, Restore | None]] = [
             {slice_id: checkpoint.slices[str(slice_id)] for slice_id in slices}
             for checkpoint in reversed(self.coordinator.complete)
         ]
         begin = {slice_id: self.recovery.resume.get(str(slice_id)) for slice_id in slices}
         for origins in (*found, begin):
-            if all(self._begins_well(slice_id, origin) for slice_id, origin in origins.items()):
+            if all(self._begins_well(*each, planned.placements) for each in origins.items()):
                 return origins
         return None
 
-    def _begins_well(self, slice_id: SliceId, origin: Restore | None) -> bool:
-        assert self.plan is not None
+    def _begins_well(
+        self,
+        slice_id: SliceId,
+        origin: Restore | None,
+        placements: dict[SliceId, tuple[Placement, ...]],
+    ) -> bool:
         epoch = BEGINNING if origin is None else origin.epoch
         if origin is not None and origin.record is not None and origin.record.name in self.damaged:
             return False
         if epoch < self.forgotten:
             return False
-        placements = self.plan.placements
         if any(
             each.restore and each.restore.left_out_until > epoch for each in placements[slice_id]
         ):

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from streammine.engine.agreeing_plans import renewed_plan, with_agreeing
 from streammine.engine.crowding import Crowding
-from streammine.engine.ladder import climbed_plan, offers, reinforced_plan
+from streammine.engine.ladder import climbed_plan, offers, reinforced_plan, with_reinforcements
 from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import (
     Direct,
@@ -416,7 +416,8 @@ class ManagerMachine:
                 )
             )
             return True
-        self._publish(job, plan, effects)
+        # each plan costs those that agree a round trip to the store: what is missing comes with this one
+        self._publish(job, with_reinforcements(job, plan, live), effects)
         return True
 
     def _looks_further_back(self, job: ManagedJob, plan: Plan) -> bool:

@@ -257,8 +257,8 @@ def test_a_seat_whose_snapshot_is_damaged_is_made_anew_and_not_offered_it_again(
     bad = DamagedSnapshot("counts/1", 4, record("counts/1", 20).name, "checksum")
     told(manager, heard("a", plan_of(manager).version, reports, damaged=[bad]))
     told(manager, Ticked(2.0, 1002.0))
-    assert group(manager) == ["b 1 active-replication", "a 6 passive-standby-cold"]
-    seats = [SeatReport("counts/1", 6, BEGINNING, 0)]
+    assert group(manager) == ["b 1 active-replication", "a 5 passive-standby-cold"]
+    seats = [SeatReport("counts/1", 5, BEGINNING, 0)]
     assert offered(manager, heard("a", plan_of(manager).version, reports, seats)) == []
 
 

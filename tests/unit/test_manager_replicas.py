@@ -156,12 +156,24 @@ def test_a_lost_replica_is_no_loss_where_there_is_no_other_node() -> None:
 def test_a_lost_replica_is_made_up_for_on_another_node() -> None:
     job = Managed("abc")
     assert job.drawn()["counts/0"] == "b a"
-    assert job.live("ac") == ["plan 3: run", "plan 4: run"]
+    assert job.live("ac") == ["plan 3: run"], "one plan for all of it"
     assert job.drawn() == {
-        "source/0": "a c:5<20",
-        "source/1": "c a:5<20",
-        "counts/0": "a c:5<20",
+        "source/0": "a c:4<20",
+        "source/1": "c a:4<20",
+        "counts/0": "a c:4<20",
         "counts/1": "c a",
+    }
+
+
+def test_a_plan_adds_one_replica_to_a_slice_at_most() -> None:
+    job = Managed("abcd")
+    assert job.drawn() | {"source/1": "b c", "counts/0": "c d"} == job.drawn()
+    assert job.live("ab") == ["plan 3: run", "plan 4: run"]
+    assert job.drawn() == {
+        "source/0": "a b",
+        "source/1": "b a:4<20",
+        "counts/0": "b:4<20 a:5<20",
+        "counts/1": "a b:4<20",
     }
 
 
@@ -301,14 +313,14 @@ def test_nothing_that_the_new_leader_may_ask_for_is_pruned() -> None:
 def test_nothing_that_a_replica_on_its_way_may_ask_for_is_pruned() -> None:
     job = Managed("abc")
     job.live("ac")
-    assert job.drawn()["counts/0"] == "a c:5<20"
+    assert job.drawn()["counts/0"] == "a c:4<20"
     for epoch in (30, 40, 50):
         for node in "ac":
             reports = [
                 report(str(slice_id), each.generation, epoch + 5, snapshots=(epoch,))
                 for slice_id, group in job.plan.placements.items()
                 for each in group
-                if each.node == node and each.generation < 5
+                if each.node == node and each.generation < 4
             ]
             told(job.manager, Reported(told_by(node, job.plan.version, reports)))
         told(job.manager, CheckpointPublished(1, epoch, None))
@@ -326,7 +338,7 @@ def test_the_status_tells_of_every_replica_which_node_has_it_and_whether_it_lead
     ]
     assert shown == [
         {"node": "a", "generation": 2, "leads": True, "phase": "running", "frontier": 25},
-        {"node": "c", "generation": 5, "leads": False, "phase": "deploying", "frontier": BEGINNING},
+        {"node": "c", "generation": 4, "leads": False, "phase": "deploying", "frontier": BEGINNING},
     ]
 
 
