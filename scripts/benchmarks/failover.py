@@ -37,13 +37,16 @@ EPOCH_SECONDS = 0.1
 WARM_SECONDS = 3.0
 """From the sources' begin to where gaps count: code is loaded, and a first checkpoint made."""
 
-WATCHED_SECONDS = 6.0
-"""For so long gaps count before the fault, and as long after it."""
-
+KILLED_SECONDS = 6.0
 FROZEN_SECONDS = 14.0
 """Until the victim wakes up: the session of its node is over by then, and what it had is made up for."""
 
 WOKEN_SECONDS = 4.0
+WATCHED_SECONDS = {"killed": KILLED_SECONDS, "frozen": FROZEN_SECONDS + WOKEN_SECONDS}
+"""By fault: for so long gaps count after it, and as long before it, undisturbed. The longest of many gaps is
+longer than that of few."""
+
+SHOWN_SECONDS = 6.0
 LONGEST_RUN_SECONDS = 60.0
 SHOWN_KINDS = ("source", "stateful", "sink", "committer")
 SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
@@ -156,9 +159,7 @@ def failover(
 
 
 def _job(fault: str, keys: int, rate: int, slices: int, replicas: int = 1) -> HeldState:
-    seconds = WARM_SECONDS + 2 * WATCHED_SECONDS
-    if fault == "frozen":
-        seconds += FROZEN_SECONDS - WATCHED_SECONDS + WOKEN_SECONDS
+    seconds = WARM_SECONDS + 2 * WATCHED_SECONDS[fault]
     return HeldState(
         keys,
         round(rate * seconds),
@@ -183,15 +184,13 @@ def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int
         first = began + WARM_SECONDS
         name = cluster.client.members[victim].name
         was = ", ".join(_roles(cluster, job, name)) or "leads nothing"
-        wait_until(first + WATCHED_SECONDS)
+        wait_until(first + WATCHED_SECONDS[fault])
         process = cluster.local.processes[name].pid
         begun = time.time()
         os.kill(process, SIGNALS[fault])
-        last = begun + WATCHED_SECONDS
         if fault == "frozen":
             wait_until(begun + FROZEN_SECONDS)
             os.kill(process, signal.SIGCONT)
-            last = begun + FROZEN_SECONDS + WOKEN_SECONDS
         run = cluster.finish(job, LONGEST_RUN_SECONDS)
         _require_equal_replicas(output)
         times = [at for _, at in commit_times(output / PULSE)]
@@ -203,7 +202,7 @@ def _measured(output: Path, held: HeldState, nodes: int, fault: str, victim: int
             victim + 1,
             was,
             longest_gap([at for at in times if at <= begun], first, begun),
-            longest_gap(times, begun, min(last, max(times))),
+            longest_gap(times, begun, min(begun + WATCHED_SECONDS[fault], max(times))),
             run.digest(),
             tuple(at - begun for at in times),
         )
@@ -313,7 +312,7 @@ def _print(figures: dict[str, Any]) -> None:
 def _draw(figure: Any, lost: list[Lost]) -> None:
     axes = figure.subplots()
     for each in lost:
-        around = [at for at in each.commits if abs(at) < WATCHED_SECONDS]
+        around = [at for at in each.commits if abs(at) < SHOWN_SECONDS]
         gaps = [(late, (late - early) * 1000) for early, late in pairwise(around)]
         axes.plot(*zip(*gaps, strict=True), linewidth=0.8)
     axes.axvline(0.0, color="black", linestyle=":")

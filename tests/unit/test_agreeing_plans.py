@@ -49,7 +49,9 @@ def test_replicas_are_listed_under_the_plan_that_first_listed_just_these() -> No
     assert job.drawn() | {"counts/0": "b a", "counts/1": "c a"} == job.drawn()
     job.live("ac")
     assert job.listed(SECOND) == (1, (1, 2))
-    assert job.listed(FIRST) == (3, (2, 4)), "the one that is left, and the one that makes up for the other"
+    assert job.listed(FIRST) == (3, (2, 4)), (
+        "the one that is left, and the one that makes up for the other"
+    )
 
 
 @pytest.mark.parametrize("node", "ab")
