@@ -110,7 +110,8 @@ class Manifest:
     microseconds when it was committed. The rows of an epoch are those of `files` in their order. `sequence`
     counts along the chain, over all generations of a run. `finished`: nothing follows. `lost`: ranges
     (first, last) of the group's epochs that may lack rows, because gap recovery has lost some of what they
-    were to be made of; ascending. Every other epoch is whole.
+    were to be made of; ascending. Every other epoch is whole. `rows_before` and `lost_before` count the rows
+    and the lost epochs of the chain up to the previous one: who goes on from here need not read all of it.
     """
 
     run: int
@@ -123,6 +124,8 @@ class Manifest:
     files: tuple[WrittenFile, ...] = ()
     finished: bool = False
     lost: tuple[EpochRange, ...] = ()
+    rows_before: int = 0
+    lost_before: int = 0
 
     @property
     def name(self) -> str:
@@ -166,17 +169,32 @@ def committed_chain(
     tip = _furthest(known, seal, manifest)
     chain: list[Manifest] = []
     while tip is not None:
-        if tip not in known:
-            raise OutputError(
-                f"{tip} is missing, though {chain[-1].name if chain else seal.name} goes "
-                "on from it; the committed output is damaged: run the job again"
-            )
-        one = manifest(tip)
+        one = _present(tip, known, chain[-1].name if chain else seal.name, manifest)
         if chain and (one.sequence != chain[-1].sequence - 1 or one.run != seal.run):
             raise OutputError(f"{chain[-1].name} can't go on from {tip}: the folder is damaged")
         chain.append(one)
         tip = one.previous
     return chain[::-1]
+
+
+def last_committed(
+    names: Iterable[str], seal: Seal, manifest: Callable[[str], Manifest]
+) -> Manifest | None:
+    """The end of that chain, None where it is empty; what it goes on from is not looked at."""
+    known = set(names)
+    tip = _furthest(known, seal, manifest)
+    return None if tip is None else _present(tip, known, seal.name, manifest)
+
+
+def _present(
+    name: str, known: set[str], follower: str, manifest: Callable[[str], Manifest]
+) -> Manifest:
+    if name not in known:
+        raise OutputError(
+            f"{name} is missing, though {follower} goes on from it; the committed output is damaged: run the "
+            "job again"
+        )
+    return manifest(name)
 
 
 def _furthest(names: set[str], seal: Seal, manifest: Callable[[str], Manifest]) -> str | None:
@@ -258,6 +276,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "watermark": manifest.watermark,
             "previous": manifest.previous,
             "finished": manifest.finished,
+            "rows_before": manifest.rows_before,
+            "lost_before": manifest.lost_before,
             **({"lost": [list(each) for each in manifest.lost]} if manifest.lost else {}),
             "files": [
                 {
@@ -288,6 +308,9 @@ def decode_manifest(name: str, data: Any) -> Manifest:
             files=tuple(_file(one) for one in document["files"]),
             finished=bool(document["finished"]),
             lost=tuple((int(first), int(last)) for first, last in document.get("lost", ())),
+            # output of versions that did not count along is read all the same
+            rows_before=int(document.get("rows_before", 0)),
+            lost_before=int(document.get("lost_before", 0)),
         )
 
     manifest = _opened(name, data, "manifest", build)

@@ -8,7 +8,7 @@ documents.
 
 A snapshot of it holds the records of groups that are not committed; what is committed stands in the
 folder. So a restored committer goes on from the folder's last manifest, which may be ahead of its
-snapshot, and drops the groups that are in it.
+snapshot, and drops the groups that are in it. However long the run has been, it reads no more than that.
 
 An epoch that gap recovery has lost (see `EpochClose.lost`) makes its group of epochs a lost one: files of
 the group may hold rows of several of its epochs, from replicas of a sink slice that have lost different
@@ -33,12 +33,12 @@ from streammine.model.manifest import (
     Seal,
     SinkDescription,
     WrittenFile,
-    committed_chain,
     decode_manifest,
     decode_seal,
     encode_manifest,
     encode_seal,
     highest_seal,
+    last_committed,
     run_of,
 )
 from streammine.operators.collected_rows import CollectedRows
@@ -96,17 +96,9 @@ class CommitOperator:
         self._groups: dict[int, _Group] = {}
         self._lost = EpochRanges()
         self._expected: int | None = None
-        self._read_ahead: dict[str, Manifest] = {}
 
     def prepare(self) -> None:
-        """Read what is committed already while nobody waits for it: of a long run it is much."""
-        try:
-            found, names = self._newest_seal()
-            if found is not None and found.run == self._seal.run:
-                committed_chain(names, found, self._read)
-        except OutputError:
-            # whether it matters shows at the start
-            return
+        """The folder is not looked at before the first epoch is over."""
 
     def combiner(self) -> Combiner:
         raise AssertionError("a committer has no combiner")
@@ -120,7 +112,7 @@ class CommitOperator:
         if self._started:
             return
         seal = self._seal
-        found, names = self._newest_seal()
+        found, may_clean = self._newest_seal()
         if found is not None:
             newer = (found.run, found.generation) >= (seal.run, seal.generation)
             if newer and not (found.run == seal.run and seal.generation in found.beside):
@@ -131,7 +123,7 @@ class CommitOperator:
                     f"{seal.generation}); let only one job write into a folder"
                 )
             if found.run == seal.run:
-                self._continue(found, names)
+                self._continue(found)
         if self._expected is not None and not self._is_at(self._expected):
             raise OutputError(
                 f"the folder of sink {seal.description.sink} no longer holds what this run had "
@@ -141,12 +133,9 @@ class CommitOperator:
             del self._groups[number]
         self._forget_committed()
         self._store.put(self._seal.name, encode_seal(self._seal))
-        for name in names:
-            run = run_of(name)
-            if run is not None and run < seal.run:
-                self._store.delete(name)
+        if may_clean:
+            self._remove_earlier_runs()
         self._started = True
-        self._read_ahead.clear()
 
     def close(
         self, epoch: EpochClose, accumulators: Sequence[Accumulator]
@@ -228,20 +217,22 @@ class CommitOperator:
                 for record in batch.to_pylist():
                     self._take(record)
 
-    def _newest_seal(self) -> tuple[Seal | None, list[str]]:
-        """The seal that counts now, and all names in the folder, with what the seal goes on from.
+    def _newest_seal(self) -> tuple[Seal | None, bool]:
+        """The seal that counts now, and whether there may be something of earlier runs: they go with their
+        seals, or this run has none yet.
 
         A replica beside this one may have removed what an earlier run left, after it was listed: it has
         written a higher seal before.
         """
         listed = None
         while True:
-            newest = highest_seal(self._store.list("seals/"))
-            names = self._store.list("")
+            seals = self._store.list("seals/")
+            newest = highest_seal(seals)
             if newest is None:
-                return None, names
+                return None, True
             try:
-                return decode_seal(newest, self._store.get(newest)), names
+                found = decode_seal(newest, self._store.get(newest))
+                return found, any(self._is_earlier(name) for name in seals)
             except OutputError:
                 if newest == listed:
                     raise
@@ -251,23 +242,31 @@ class CommitOperator:
         """Whether the chain reaches as far as an epoch."""
         return self.last_epoch is not None and self.last_epoch >= epoch
 
-    def _continue(self, found: Seal, names: list[str]) -> None:
+    def _is_earlier(self, name: str) -> bool:
+        """It was left by a run before this one."""
+        run = run_of(name)
+        return run is not None and run < self._seal.run
+
+    def _remove_earlier_runs(self) -> None:
+        """Their seals last: as long as one is there, who comes after this one goes on removing."""
+        earlier = [name for name in self._store.list("") if self._is_earlier(name)]
+        for name in sorted(earlier, key=lambda each: each.startswith("seals/")):
+            self._store.delete(name)
+
+    def _continue(self, found: Seal) -> None:
         """Go on from the last manifest of this run's previous committer."""
-        chain = committed_chain(names, found, self._read)
-        if not chain:
+        tip = last_committed(self._store.list("manifests/"), found, self._read)
+        if tip is None:
             return
-        self._tip = chain[-1]
-        self._seal = replace(self._seal, continues_from=self._tip.name)
-        self.last_epoch = self._tip.last_epoch
-        self.rows_committed = sum(manifest.rows for manifest in chain)
-        self.epochs_lost = sum(manifest.lost_count for manifest in chain)
-        self.finished = self._tip.finished
+        self._tip = tip
+        self._seal = replace(self._seal, continues_from=tip.name)
+        self.last_epoch = tip.last_epoch
+        self.rows_committed = tip.rows_before + tip.rows
+        self.epochs_lost = tip.lost_before + tip.lost_count
+        self.finished = tip.finished
 
     def _read(self, name: str) -> Manifest:
-        """A manifest, which never changes once it is there."""
-        if name not in self._read_ahead:
-            self._read_ahead[name] = decode_manifest(name, self._store.get(name))
-        return self._read_ahead[name]
+        return decode_manifest(name, self._store.get(name))
 
     def _take(self, record: dict[str, Any]) -> None:
         """Note a file. Those of committed groups are known already."""
@@ -327,6 +326,8 @@ class CommitOperator:
             files=files,
             finished=finished,
             lost=lost,
+            rows_before=self.rows_committed,
+            lost_before=self.epochs_lost,
         )
         self._store.put(manifest.name, encode_manifest(manifest))
         self._tip = manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from streammine.runtime.output import (
     read_output,
 )
 from tests.unit.memory_store import MemoryStore
-from tests.unit.sink_bench import Sink
+from tests.unit.sink_bench import Sink, at
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -273,19 +274,74 @@ def test_a_seal_that_can_not_be_read_is_damage() -> None:
         replica(store, 2, 1).epoch(0, rows(0))
 
 
-def test_what_is_committed_is_read_before_it_is_waited_for() -> None:
-    store = MemoryStore()
+class Watched(MemoryStore):
+    """`read`: what was read, and the folders that were listed. After `deletes` many the disk fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+        self.deletes = 1000
+
+    def get(self, name: str) -> pa.Buffer:
+        self.read.append(name)
+        return super().get(name)
+
+    def list(self, prefix: str) -> list[str]:
+        self.read.append(prefix)
+        return super().list(prefix)
+
+    def delete(self, name: str) -> None:
+        self.deletes -= 1
+        if self.deletes < 0:
+            raise OutputError(f"can't remove {name}")
+        super().delete(name)
+
+
+def test_who_goes_on_reads_the_last_manifest_however_many_there_are() -> None:
+    store = Watched()
     first = replica(store, 1, 2)
-    for epoch in range(5):
-        first.epoch(epoch, rows(epoch))
+    for epoch in range(6):
+        first.epoch(epoch, rows(epoch, epoch))
+    store.read.clear()
     second = replica(store, 2, 1)
     second.committer.prepare()
-    first.epoch(5, rows(5))
-    read: list[str] = []
-    get = store.get
-    store.get = lambda name: (read.append(name), get(name))[1]  # type: ignore[method-assign]
     second.epoch(6, rows(6))
-    assert [name for name in read if name.startswith("manifests/")] == [
-        "manifests/000001-000001-0000000005.json"
+    assert store.read == [
+        "seals/",
+        "seals/000001-000001.json",
+        "manifests/",
+        "manifests/000001-000001-0000000005.json",
     ]
-    assert visible(store) == list(range(7))
+    assert second.committer.rows_committed == 13
+    assert CommittedOutput(store).rows == 13
+
+
+def test_what_is_lost_is_counted_along_the_chain() -> None:
+    store = MemoryStore()
+    first = replica(store, 1)
+    first.epoch(0, rows(0))
+    for epoch, lost in ((2, ((1, 2),)), (4, ((4, 4),))):
+        first.committer.close(replace(at(epoch), lost=lost), [first.committer.accumulator(0)])
+    second = replica(store, 2)
+    second.epoch(5, rows(5))
+    assert (second.committer.epochs_lost, second.committer.rows_committed) == (3, 2)
+    assert CommittedOutput(store).lost.count == 3
+
+
+@pytest.mark.parametrize("deletes", range(4))
+def test_who_comes_next_goes_on_removing_what_an_earlier_run_left(deletes: int) -> None:
+    store = Watched()
+    replica(store, 1, run=1).epoch(0, rows(0))
+    old = set(store.blobs)
+    assert len(old) == 3, "a file, its manifest and a seal"
+    store.deletes = deletes
+    first = replica(store, 1, run=2)
+    if deletes < len(old):
+        with pytest.raises(OutputError):
+            first.epoch(0, rows(7))
+    else:
+        first.epoch(0, rows(7))
+    store.deletes = 1000
+    replica(store, 2, run=2).epoch(0, rows(7))
+    assert visible(store) == [7]
+    assert not old & set(store.blobs)
