@@ -79,7 +79,7 @@ class Bags:
 
 
 class Chain:
-    """What was decided, and how far it is processed here."""
+    """What was decided, how far it is processed here, and which of it is in the store."""
 
     def __init__(self, covered: int, processed: int) -> None:
         assert covered <= processed, "a snapshot is never older than the checkpoint that covers it"
@@ -90,15 +90,15 @@ class Chain:
         self._delivered = covered
         self._stored: set[int] = set()
         # By the epoch before: what is in the store, and not appended yet.
-        self._standing: dict[int, BagSet] = {}
+        self._stored_ahead: dict[int, BagSet] = {}
 
     def append(self, decision: Decision) -> None:
         assert decision.after == self.decided < decision.chosen.epoch
         self._decisions[decision.after] = decision
         self.decided = decision.chosen.epoch
-        if decision.after in self._standing:
+        if decision.after in self._stored_ahead:
             self._stored.add(decision.after)
-        self._forget_standing()
+        self._forget_stored()
 
     def following(self, after: int, limit: int) -> Iterator[Decision]:
         """Decisions in order, from what follows epoch `after`."""
@@ -122,13 +122,13 @@ class Chain:
     def note_stored(self, decision: Decision) -> None:
         """It is in the store, be it its turn to be appended or not."""
         if decision.after >= self.decided:
-            self._standing[decision.after] = decision.chosen
+            self._stored_ahead[decision.after] = decision.chosen
         elif decision.after in self._decisions:
             self._stored.add(decision.after)
 
-    def standing(self, after: int) -> BagSet | None:
+    def stored_ahead(self, after: int) -> BagSet | None:
         """What the store has for the place behind that epoch, where nothing is appended yet."""
-        return self._standing.get(after)
+        return self._stored_ahead.get(after)
 
     def is_stored(self, after: int) -> bool:
         return after in self._stored
@@ -145,9 +145,9 @@ class Chain:
         self._stored &= self._decisions.keys()
         self._delivered = max(self._delivered, epoch)
         self.decided = max(self.decided, epoch)
-        self._forget_standing()
+        self._forget_stored()
 
-    def _forget_standing(self) -> None:
-        self._standing = {
-            after: each for after, each in self._standing.items() if after >= self.decided
+    def _forget_stored(self) -> None:
+        self._stored_ahead = {
+            after: each for after, each in self._stored_ahead.items() if after >= self.decided
         }

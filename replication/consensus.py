@@ -391,7 +391,7 @@ class Consensus:
         """Append to the chain what stands; bring to the store what is chosen and has to stand there."""
         after, in_order = self._chain.decided, True
         for _ in range(WINDOW):
-            value = self._chain.standing(after)
+            value = self._chain.stored_ahead(after)
             chosen = self._chosen(after) if value is None else None
             if chosen is not None:
                 value = chosen.value

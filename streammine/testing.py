@@ -1,8 +1,9 @@
 """What users test their topologies and operators with.
 
 `simulate` runs a whole topology on virtual nodes, in milliseconds and without a file, a socket or a
-process. `assert_deterministic` runs it under many seeds, each with other delays, other numbers of nodes
-and other read sizes, and wants one output. `check_operator` does the same to a single operator.
+process. `assert_deterministic` runs it under many seeds, each with other delays, other numbers of nodes and
+of slices, and other read sizes, and wants one output. `check_operator` tries other orders, batches and
+restores on a single operator.
 
 >>> import pyarrow as pa
 >>> from streammine import Topology
@@ -32,7 +33,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from streammine.model.disciplines import Discipline
 from streammine.model.topology import Topology
+from streammine.model.topology.partitions import HashPartition
 from streammine.operators.checking import check_operator
 from streammine.simulation import (
     SimulationError,
@@ -40,7 +43,7 @@ from streammine.simulation import (
     SimulationSettings,
     simulate,
 )
-from streammine.simulation.workload import Inputs
+from streammine.simulation.workload import Inputs, Workload
 
 __all__ = [
     "SimulationError",
@@ -53,6 +56,8 @@ __all__ = [
 ]
 
 _READ_ROWS = (3, 17, 64, 1024)
+_SLICES = (None, 1, 3)
+_ANY_SLICES = (Discipline.EPOCH, Discipline.STRICT)
 
 
 def assert_rows(table: pa.Table, expected: Iterable[Sequence[Any]], ordered: bool = False) -> None:
@@ -79,21 +84,28 @@ def assert_deterministic(
     *,
     seeds: Iterable[int] = range(20),
     nodes: Sequence[int] = (1, 2, 3, 4),
+    slices: Sequence[int | None] = _SLICES,
     base: str = ".",
     settings: SimulationSettings | None = None,
 ) -> SimulationResult:
     """Every seed gives the same output, byte for byte, on whatever nodes; returns the first run.
 
-    Each seed takes the next number of `nodes` and another size of reads. Raises AssertionError that
-    names the seed, sink and epoch that differ, and whatever `simulate` raises.
+    Each seed takes the next number of `nodes`, another size of reads, and the next number of `slices`: so
+    many has each operator with a key that is shared by hash, or as many as the topology says (None). These
+    stay as they are where the discipline of some operator goes by channels (merge, none or consensus), for
+    its output is the same for fixed numbers of slices only. Raises AssertionError that names the seed, sink
+    and epoch that differ, and whatever `simulate` raises.
     """
     first: SimulationResult | None = None
     first_seed = 0
+    graph = Workload(topology, inputs, base).compiled.graph
+    if any(each.discipline not in _ANY_SLICES for each in graph.vertices):
+        slices = (None,)
     for turn, seed in enumerate(seeds):
         base_settings = settings or SimulationSettings()
         chosen = replace(base_settings, read_rows=_READ_ROWS[turn % len(_READ_ROWS)])
         result = simulate(
-            topology,
+            _with_slices(topology, slices[turn % len(slices)]),
             inputs,
             seed=seed,
             nodes=nodes[turn % len(nodes)],
@@ -109,6 +121,20 @@ def assert_deterministic(
             )
     assert first is not None, "give at least one seed"
     return first
+
+
+def _with_slices(topology: Topology, slices: int | None) -> Topology:
+    """Whatever shares its keys by hash has so many slices; None: as many as before."""
+    if slices is None:
+        return topology
+    operators = {
+        name: operator.model_copy(update={"slices": slices})
+        if getattr(operator, "key", None)
+        and isinstance(getattr(operator, "partition", None), HashPartition)
+        else operator
+        for name, operator in topology.operators.items()
+    }
+    return topology.model_copy(update={"operators": operators})
 
 
 def _difference(left: SimulationResult, right: SimulationResult) -> str:

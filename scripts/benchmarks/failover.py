@@ -37,17 +37,18 @@ EPOCH_SECONDS = 0.1
 WARM_SECONDS = 3.0
 """From the sources' begin to where gaps count: code is loaded, and a first checkpoint made."""
 
-KILLED_SECONDS = 6.0
 FROZEN_SECONDS = 14.0
 """Until the victim wakes up: the session of its node is over by then, and what it had is made up for."""
 
 WOKEN_SECONDS = 4.0
-WATCHED_SECONDS = {"killed": KILLED_SECONDS, "frozen": FROZEN_SECONDS + WOKEN_SECONDS}
+WATCHED_SECONDS = {"killed": 6.0, "frozen": FROZEN_SECONDS + WOKEN_SECONDS}
 """By fault: for so long gaps count after it, and as long before it, undisturbed. The longest of many gaps is
 longer than that of few."""
 
 SHOWN_SECONDS = 6.0
-LONGEST_RUN_SECONDS = 60.0
+"""Of the picture, before and after the fault."""
+
+LONGEST_RUN_SECONDS = 90.0
 SHOWN_KINDS = ("source", "stateful", "sink", "committer")
 SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP}
 

@@ -25,6 +25,7 @@ from streammine.model.topology import (
     Sliding,
     Topology,
     Tumbling,
+    Windowed,
     interval_epochs,
 )
 from streammine.runtime.submission import compile_topology
@@ -84,7 +85,7 @@ def _vertex_lines(
     else:
         yield f"  discipline {vertex.discipline}: {vertex.reason}"
     operator = topology.operators.get(vertex.name)
-    if isinstance(operator, AggregateOperator | RowWindowed) and operator.window is not None:
+    if isinstance(operator, AggregateOperator | RowWindowed | Windowed) and operator.window:
         yield f"  window: {_window_line(operator.window, topology.epoch_definition())}"
     if vertex.kind == "stateful" and wants_gap(topology.recovery_goal):
         yield f"  {_losing_line(vertex, compiled)}"

@@ -23,22 +23,28 @@ from streammine.model.schemes import Scheme
 
 
 def reinforced_plan(job: ManagedJob, nodes: Sequence[Node]) -> Plan | None:
-    """One more replica of each slice that has fewer than it is to have, where that is possible."""
-    planned = job.next_plan()
-    reinforced = with_reinforcements(job, planned, nodes)
-    return None if reinforced is planned else reinforced
+    """One more replica of each slice that has fewer than it is to have; None where that is not possible, or
+    nothing is missing."""
+    return _reinforced(job, job.next_plan(), nodes)
 
 
-def with_reinforcements(job: ManagedJob, planned: Plan, nodes: Sequence[Node]) -> Plan:
-    """The next plan, with one more replica of each slice that has fewer than it is to have and gets none by
-    it; the plan itself where that is not possible, or nothing is missing."""
-    generation = job.generation_in(planned.version)
+def reinforced_at_once(job: ManagedJob, planned: Plan, nodes: Sequence[Node]) -> Plan:
+    """A plan that makes up for a loss, with what `reinforced_plan` would add afterwards.
+
+    Each plan costs those who agree a round trip to the store. But what is rebuilt is not to wait for what is
+    built beside it on its node, and while a node is emptied others are on their way to make up for it.
+    """
+    if job.begins_after(planned) or planned.draining:
+        return planned
+    return _reinforced(job, planned, nodes) or planned
+
+
+def _reinforced(job: ManagedJob, planned: Plan, nodes: Sequence[Node]) -> Plan | None:
     placements = dict(planned.placements)
     missing = [
         slice_id
         for slice_id, group in placements.items()
         if len(group) < job.wanted_replicas(slice_id)
-        and all(each.generation != generation for each in group)
     ]
     places = {}
     if missing:
@@ -47,7 +53,8 @@ def with_reinforcements(job: ManagedJob, planned: Plan, nodes: Sequence[Node]) -
     linked = [each for each in places if rungs[each].queues]
     origins = job.origins(linked, planned) if places else None
     if origins is None:
-        return planned
+        return None
+    generation = job.generation_in(planned.version)
     for slice_id, (name, member) in places.items():
         new = Placement(name, generation, member, origins.get(slice_id), rung=rungs[slice_id])
         placements[slice_id] = (*placements[slice_id], new)

@@ -352,17 +352,23 @@ class ManagedJob:
         next begins where all of them have been: those that began later can't tell what was decided before.
         Nobody begins before what his slice has left out.
         """
-        if not self.known:
+        if planned is None:
+            assert self.plan is not None
+            planned = self.plan
+        nodes = {node_of(each) for group in planned.placements.values() for each in group}
+        if not self.ready or not nodes & self.placed <= self.reports.keys():
+            # not `known`, as far as the plan goes on with what there is
             return None
-        planned = planned or self.plan
-        assert planned is not None
         found: list[dict[SliceId, Restore | None]] = [
             {slice_id: checkpoint.slices[str(slice_id)] for slice_id in slices}
             for checkpoint in reversed(self.coordinator.complete)
         ]
         begin = {slice_id: self.recovery.resume.get(str(slice_id)) for slice_id in slices}
         for origins in (*found, begin):
-            if all(self._begins_well(*each, planned.placements) for each in origins.items()):
+            if all(
+                self._begins_well(slice_id, origin, planned.placements)
+                for slice_id, origin in origins.items()
+            ):
                 return origins
         return None
 

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from streammine.engine.agreeing_plans import renewed_plan, with_agreeing
 from streammine.engine.crowding import Crowding
-from streammine.engine.ladder import climbed_plan, offers, reinforced_plan, with_reinforcements
+from streammine.engine.ladder import climbed_plan, offers, reinforced_at_once, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import (
     Direct,
@@ -416,8 +416,7 @@ class ManagerMachine:
                 )
             )
             return True
-        # each plan costs those that agree a round trip to the store: what is missing comes with this one
-        self._publish(job, with_reinforcements(job, plan, live), effects)
+        self._publish(job, reinforced_at_once(job, plan, live), effects)
         return True
 
     def _looks_further_back(self, job: ManagedJob, plan: Plan) -> bool:

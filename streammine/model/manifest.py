@@ -110,8 +110,8 @@ class Manifest:
     microseconds when it was committed. The rows of an epoch are those of `files` in their order. `sequence`
     counts along the chain, over all generations of a run. `finished`: nothing follows. `lost`: ranges
     (first, last) of the group's epochs that may lack rows, because gap recovery has lost some of what they
-    were to be made of; ascending. Every other epoch is whole. `rows_before` and `lost_before` count the rows
-    and the lost epochs of the chain up to the previous one: who goes on from here need not read all of it.
+    were to be made of; ascending. Every other epoch is whole. `lost_before` counts the lost epochs of
+    the chain before this one: a committer that goes on from here need not read all of it.
     """
 
     run: int
@@ -124,7 +124,6 @@ class Manifest:
     files: tuple[WrittenFile, ...] = ()
     finished: bool = False
     lost: tuple[EpochRange, ...] = ()
-    rows_before: int = 0
     lost_before: int = 0
 
     @property
@@ -169,7 +168,7 @@ def committed_chain(
     tip = _furthest(known, seal, manifest)
     chain: list[Manifest] = []
     while tip is not None:
-        one = _present(tip, known, chain[-1].name if chain else seal.name, manifest)
+        one = _read_known(tip, known, chain[-1].name if chain else seal.name, manifest)
         if chain and (one.sequence != chain[-1].sequence - 1 or one.run != seal.run):
             raise OutputError(f"{chain[-1].name} can't go on from {tip}: the folder is damaged")
         chain.append(one)
@@ -180,13 +179,14 @@ def committed_chain(
 def last_committed(
     names: Iterable[str], seal: Seal, manifest: Callable[[str], Manifest]
 ) -> Manifest | None:
-    """The end of that chain, None where it is empty; what it goes on from is not looked at."""
+    """The end of the committed chain (see `committed_chain`), None where it is empty. What comes before it is
+    not looked at: that some of it is missing shows only to who reads the output."""
     known = set(names)
     tip = _furthest(known, seal, manifest)
-    return None if tip is None else _present(tip, known, seal.name, manifest)
+    return None if tip is None else _read_known(tip, known, seal.name, manifest)
 
 
-def _present(
+def _read_known(
     name: str, known: set[str], follower: str, manifest: Callable[[str], Manifest]
 ) -> Manifest:
     if name not in known:
@@ -276,7 +276,6 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "watermark": manifest.watermark,
             "previous": manifest.previous,
             "finished": manifest.finished,
-            "rows_before": manifest.rows_before,
             "lost_before": manifest.lost_before,
             **({"lost": [list(each) for each in manifest.lost]} if manifest.lost else {}),
             "files": [
@@ -308,8 +307,7 @@ def decode_manifest(name: str, data: Any) -> Manifest:
             files=tuple(_file(one) for one in document["files"]),
             finished=bool(document["finished"]),
             lost=tuple((int(first), int(last)) for first, last in document.get("lost", ())),
-            # output of versions that did not count along is read all the same
-            rows_before=int(document.get("rows_before", 0)),
+            # versions that could not go on from one did not count along
             lost_before=int(document.get("lost_before", 0)),
         )
 

@@ -111,6 +111,7 @@ def _user(settings: UserOperator, site: Site) -> BuiltOperator:
         settings.key_columns,
         site.orders,
         dead_letter=settings.on_error == "dead_letter",
+        window_epochs=site.tumbling(settings.window).epochs,
         carries_order=site.carries_order,
         job=site.job,
     )
@@ -229,10 +230,12 @@ def _changes(settings: ChangesOperator, site: Site) -> BuiltOperator:
         by = site.epoch.column
     forget_windows = None
     if wanted.forget_after is not None:
-        epochs = whole_epochs(wanted.forget_after, site.epoch)
+        epochs = whole_epochs(wanted.forget_after, site.epoch, "forget_after")
         if isinstance(epochs, str) or epochs % window.epochs:
-            why = epochs if isinstance(epochs, str) else "it is no whole number of windows"
-            raise TopologyError(f"operator {site.name!r}: forget_after: {why}")
+            why = (
+                epochs if isinstance(epochs, str) else "forget_after is no whole number of windows"
+            )
+            raise TopologyError(f"operator {site.name!r}: {why}")
         forget_windows = epochs // window.epochs
     return ChangedRows(
         site.name,

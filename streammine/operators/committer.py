@@ -8,7 +8,8 @@ documents.
 
 A snapshot of it holds the records of groups that are not committed; what is committed stands in the
 folder. So a restored committer goes on from the folder's last manifest, which may be ahead of its
-snapshot, and drops the groups that are in it. However long the run has been, it reads no more than that.
+snapshot, and drops the groups that are in it. However long the run has been, it reads
+no other, but for the last of each replica beside it.
 
 An epoch that gap recovery has lost (see `EpochClose.lost`) makes its group of epochs a lost one: files of
 the group may hold rows of several of its epochs, from replicas of a sink slice that have lost different
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -60,7 +62,7 @@ class CommitOperator:
 
     `run` and `generation` number its seal and manifests; `every` must be that of the sink's slices.
     `beside`: the generations of its other replicas, which commit the same.
-    `last_epoch` (None: none yet), `rows_committed` and `epochs_lost` tell how far the output is. Raises
+    `last_epoch` (None: none yet) and `epochs_lost` tell how far the output is. Raises
     OutputError if the store fails, or if another run or a newer committer has taken the folder
     over.
     """
@@ -85,7 +87,6 @@ class CommitOperator:
         self.partial_schema: pa.Schema | None = None
         self.partial_keys: tuple[str, ...] = ()
         self.last_epoch: int | None = None
-        self.rows_committed = 0
         self.epochs_lost = 0
         self.finished = False
         self._store = store
@@ -112,7 +113,7 @@ class CommitOperator:
         if self._started:
             return
         seal = self._seal
-        found, may_clean = self._newest_seal()
+        found, is_clean = self._newest_seal()
         if found is not None:
             newer = (found.run, found.generation) >= (seal.run, seal.generation)
             if newer and not (found.run == seal.run and seal.generation in found.beside):
@@ -133,7 +134,7 @@ class CommitOperator:
             del self._groups[number]
         self._forget_committed()
         self._store.put(self._seal.name, encode_seal(self._seal))
-        if may_clean:
+        if not is_clean:
             self._remove_earlier_runs()
         self._started = True
 
@@ -218,8 +219,10 @@ class CommitOperator:
                     self._take(record)
 
     def _newest_seal(self) -> tuple[Seal | None, bool]:
-        """The seal that counts now, and whether there may be something of earlier runs: they go with their
-        seals, or this run has none yet.
+        """The seal that counts now, and whether all that earlier runs left was removed: seals go last.
+
+        Without any seal nobody has looked yet. What a paused committer of an earlier run writes afterwards
+        stays until the next run; nobody reads it.
 
         A replica beside this one may have removed what an earlier run left, after it was listed: it has
         written a higher seal before.
@@ -229,10 +232,10 @@ class CommitOperator:
             seals = self._store.list("seals/")
             newest = highest_seal(seals)
             if newest is None:
-                return None, True
+                return None, False
             try:
                 found = decode_seal(newest, self._store.get(newest))
-                return found, any(self._is_earlier(name) for name in seals)
+                return found, not any(map(self._is_earlier, seals))
             except OutputError:
                 if newest == listed:
                     raise
@@ -255,13 +258,12 @@ class CommitOperator:
 
     def _continue(self, found: Seal) -> None:
         """Go on from the last manifest of this run's previous committer."""
-        tip = last_committed(self._store.list("manifests/"), found, self._read)
+        tip = last_committed(self._store.list("manifests/"), found, cache(self._read))
         if tip is None:
             return
         self._tip = tip
         self._seal = replace(self._seal, continues_from=tip.name)
         self.last_epoch = tip.last_epoch
-        self.rows_committed = tip.rows_before + tip.rows
         self.epochs_lost = tip.lost_before + tip.lost_count
         self.finished = tip.finished
 
@@ -326,13 +328,11 @@ class CommitOperator:
             files=files,
             finished=finished,
             lost=lost,
-            rows_before=self.rows_committed,
             lost_before=self.epochs_lost,
         )
         self._store.put(manifest.name, encode_manifest(manifest))
         self._tip = manifest
         self.last_epoch = last
-        self.rows_committed += manifest.rows
         self.epochs_lost += manifest.lost_count
         self._forget_committed()
 

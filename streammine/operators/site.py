@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streammine.model.durations import Duration, Interval
+from streammine.model.durations import Interval
 from streammine.model.epochs import EpochDefinition
 from streammine.model.errors import TopologyError
 from streammine.model.topology import (
     RowWindow,
     Sliding,
+    Tumbling,
     interval_epochs,
 )
 from streammine.operators.event_time import EventTime
@@ -46,11 +47,11 @@ class Site:
         (schema,) = self.inputs
         return schema
 
-    def tumbling(self, window: Duration | None) -> AlignedWindows:
+    def tumbling(self, window: Tumbling | None) -> AlignedWindows:
         """Tumbling windows; of one epoch where the operator says none. Raises TopologyError."""
         if window is None:
             return AlignedWindows.tumbling()
-        return AlignedWindows.tumbling(self.epochs_of(Interval(duration=window)))
+        return AlignedWindows.tumbling(self.epochs_of(window.length))
 
     def windows(self, window: RowWindow | None) -> AlignedWindows:
         """Windows that tumble or slide; of one epoch where the operator says none. Raises TopologyError."""

@@ -32,7 +32,7 @@ class ManifestBook:
         self._last[location, manifest.generation] = manifest
         self._all.setdefault(location, {})[manifest.name] = manifest
         where = f"{location}, committer {manifest.generation}"
-        self._check_counts(where, location, manifest)
+        self._check_lost(where, location, manifest)
         assert manifest.first_epoch <= manifest.last_epoch, f"{where}: epochs in reverse"
         if before is None:
             return
@@ -44,14 +44,12 @@ class ManifestBook:
             f"{before.last_epoch}"
         )
 
-    def _check_counts(self, where: str, location: str, manifest: Manifest) -> None:
-        """What stands before a manifest is counted in it, whoever wrote that."""
-        rows = lost = 0
+    def _check_lost(self, where: str, location: str, manifest: Manifest) -> None:
+        """What is lost before a manifest is counted in it, whoever wrote what is before it."""
+        lost = 0
         if manifest.previous is not None:
             previous = self._all[location][manifest.previous]
-            rows = previous.rows_before + previous.rows
             lost = previous.lost_before + previous.lost_count
-        assert (manifest.rows_before, manifest.lost_before) == (rows, lost), (
-            f"{where}: {manifest.name} says that {manifest.rows_before} rows and {manifest.lost_before} lost "
-            f"epochs are before it, not {rows} and {lost}"
+        assert manifest.lost_before == lost, (
+            f"{where}: {manifest.name} counts {manifest.lost_before} lost epochs before it, which are {lost}"
         )

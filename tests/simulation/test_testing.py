@@ -6,6 +6,7 @@ import doctest
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import streammine.testing
@@ -55,6 +56,53 @@ def test_an_operator_that_only_claims_to_be_commutative_is_found_out() -> None:
     )
     with pytest.raises(AssertionError, match="another output than seed 0: sink 'result', epoch"):
         assert_deterministic(topology, {"rows": table})
+
+
+class Share(Operator):
+    """What each row is of all that its slice has got in the epoch, which is no business of its key."""
+
+    output: ClassVar = {"value": "int64", "all": "int64"}
+    commutative: ClassVar[bool] = True
+
+    def process_slice(self, batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
+        everything = pa.array([pc.sum(batch["value"]).as_py()] * batch.num_rows, pa.int64())
+        return pa.record_batch([batch["value"], everything], names=["value", "all"])
+
+
+class Drawn(Operator):
+    """Draws numbers without saying for which key."""
+
+    output: ClassVar = {"drawn": "float64"}
+
+    def process(self, key: Any, event: Any, state: Any) -> Any:
+        return self.context.random().uniform()
+
+
+@pytest.mark.parametrize("operator", [Share, Drawn])
+def test_an_operator_to_which_slices_make_a_difference_is_found_out(
+    operator: type[Operator],
+) -> None:
+    table = pa.table({"key": [place % 7 for place in range(40)], "value": list(range(40))})
+    topology = (
+        Topology(name="shares", epoch={"count": 10})
+        .source("rows", files="rows.parquet", prepare="none")
+        .operator("shares", input="rows", key="key", operator=operator, slices=2)
+        .sink("result", input="shares", format="console")
+    )
+    with pytest.raises(AssertionError, match="another output than seed 0: sink 'result', epoch"):
+        assert_deterministic(topology, {"rows": table}, seeds=range(3), nodes=(2,))
+    assert_deterministic(topology, {"rows": table}, seeds=range(3), nodes=(2,), slices=(None,))
+
+
+def test_slices_stay_where_the_output_goes_by_channels() -> None:
+    table = pa.table({"key": [place % 7 for place in range(40)], "value": list(range(40))})
+    topology = (
+        Topology(name="shares", epoch={"count": 10})
+        .source("rows", files="rows.parquet", prepare="none")
+        .operator("shares", input="rows", key="key", operator=Share, slices=2, discipline="merge")
+        .sink("result", input="shares", format="console")
+    )
+    assert_deterministic(topology, {"rows": table}, seeds=range(3))
 
 
 def test_what_can_not_run_is_refused_by_name() -> None:

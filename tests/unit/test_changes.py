@@ -192,7 +192,7 @@ def topology(**changes: Any) -> Topology:
     [
         ({"of": "cuont"}, "unknown column 'cuont'; did you mean 'count'"),
         ({"gone": "count"}, "has a column 'count' already"),
-        ({"forget_after": "15s"}, "forget_after: .*10s or 20s"),
+        ({"forget_after": "15s"}, "forget_after 15s is no .*10s or 20s"),
     ],
 )
 def test_what_does_not_fit_the_input_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -87,7 +87,7 @@ def test_one_that_begins_late_goes_on_from_what_the_other_has_committed() -> Non
     for epoch in range(5):
         second.epoch(epoch, rows(epoch))
     assert visible(store) == list(range(5))
-    assert second.committer.rows_committed == 5
+    assert CommittedOutput(store).rows == 5
     assert [each.generation for each in CommittedOutput(store).manifests] == [1, 1, 1, 2, 2]
 
 
@@ -312,8 +312,21 @@ def test_who_goes_on_reads_the_last_manifest_however_many_there_are() -> None:
         "manifests/",
         "manifests/000001-000001-0000000005.json",
     ]
-    assert second.committer.rows_committed == 13
     assert CommittedOutput(store).rows == 13
+
+
+def test_of_those_beside_it_who_goes_on_reads_the_last_manifests_once() -> None:
+    store = Watched()
+    sinks = [replica(store, 1, 2), replica(store, 2, 1)]
+    taken(sinks, 3, [0, 1, 0, 1, 1, 0], store)
+    store.read.clear()
+    third = replica(store, 3, 1, 2)
+    third.epoch(3, rows(3))
+    assert sorted(name for name in store.read if name.startswith("manifests/0")) == [
+        "manifests/000001-000001-0000000002.json",
+        "manifests/000001-000002-0000000002.json",
+    ]
+    assert visible(store) == list(range(4))
 
 
 def test_what_is_lost_is_counted_along_the_chain() -> None:
@@ -324,7 +337,7 @@ def test_what_is_lost_is_counted_along_the_chain() -> None:
         first.committer.close(replace(at(epoch), lost=lost), [first.committer.accumulator(0)])
     second = replica(store, 2)
     second.epoch(5, rows(5))
-    assert (second.committer.epochs_lost, second.committer.rows_committed) == (3, 2)
+    assert second.committer.epochs_lost == 3
     assert CommittedOutput(store).lost.count == 3
 
 

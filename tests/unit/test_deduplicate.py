@@ -252,3 +252,18 @@ def test_rows_read_are_rows_looked_at_and_dead_ones() -> None:
     assert done.dead_letters.num_rows == len(late)
     assert set(done.dead_letters["reason"].to_pylist()) == {LATE}
     assert done.table("result").num_rows == len(on_time)
+
+
+def test_windows_of_so_many_epochs_of_rows() -> None:
+    counted = (
+        Topology(name="once", epoch={"count": 10})
+        .source("rows", files="rows.parquet", prepare="none")
+        .operator("once", input="rows", key="id", window="3 epochs", deduplicate={"by": "ts"})
+        .sink("result", input="once", format="console")
+    )
+    done = assert_deterministic(counted, {"rows": table()}, seeds=range(6))
+    kept: dict[tuple[int, int], Row] = {}
+    for place, (ts, key, text) in enumerate(zip(*table().to_pydict().values(), strict=True)):
+        row = (place // 30 * 3 + 2, key, ts, text)
+        kept[row[:2]] = min(row, kept.get(row[:2], row))
+    assert_rows(done.table("result"), list(kept.values()))

@@ -12,14 +12,21 @@ from dataclasses import replace
 import pytest
 
 from streammine.engine.job_status import job_status
-from streammine.engine.manager_stimuli import DrainAsked, MoveAsked, NodesChanged, Reported, Ticked
-from streammine.engine.node_stimuli import CheckpointPublished, CheckpointsFound, JobSeen
+from streammine.engine.manager_stimuli import (
+    DrainAsked,
+    Elected,
+    MoveAsked,
+    NodesChanged,
+    Reported,
+    Ticked,
+)
+from streammine.engine.node_stimuli import CheckpointPublished, CheckpointsFound, JobSeen, PlanSeen
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
 from streammine.model.schemes import Scheme
 from streammine.model.snapshots import Restore
-from tests.unit.managing import checkpoint, leading, plan_of, planned, told
+from tests.unit.managing import checkpoint, leading, new_manager, plan_of, planned, told
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
 
 COUNTS = SliceId("counts", 0)
@@ -165,16 +172,41 @@ def test_a_lost_replica_is_made_up_for_on_another_node() -> None:
     }
 
 
-def test_a_plan_adds_one_replica_to_a_slice_at_most() -> None:
+def test_what_is_rebuilt_does_not_wait_for_what_is_only_missing() -> None:
     job = Managed("abcd")
-    assert job.drawn() | {"source/1": "b c", "counts/0": "c d"} == job.drawn()
+    assert job.drawn() | {"source/1": "b c", "counts/0": "c d", "counts/1": "d a"} == job.drawn()
+    before = job.plan
     assert job.live("ab") == ["plan 3: run", "plan 4: run"]
-    assert job.drawn() == {
-        "source/0": "a b",
-        "source/1": "b a:4<20",
-        "counts/0": "b:4<20 a:5<20",
-        "counts/1": "a b:4<20",
+    added = replicas_of(job.plan) - replicas_of(before)
+    assert {(str(one), generation) for one, generation, _ in added} == {
+        ("counts/0", 4),
+        ("source/1", 5),
+        ("counts/0", 5),
+        ("counts/1", 5),
     }
+
+
+def test_a_new_manager_makes_up_for_a_node_that_it_never_heard_in_one_plan_too() -> None:
+    job = Managed("abc")
+    old, job.manager, job.nodes = job.plan, new_manager(), "ac"
+    members = (("a", 1), ("b", 2), ("c", 3))
+    told(job.manager, NodesChanged(members), JobSeen(1, replicated(2), 3, ASYNCHRONOUS))
+    told(job.manager, PlanSeen(old), Elected(True))
+    told(job.manager, NodesChanged((members[0], members[2])))
+    told(job.manager, CheckpointsFound(1, (checkpoint(10), checkpoint(20))))
+    assert job.hear() == ["plan 3: run"]
+    assert job.drawn()["counts/0"] == "a c:4<20"
+
+
+def test_nobody_is_added_for_one_that_is_about_to_leave() -> None:
+    job = Managed("abcd")
+    assert job.drawn()["source/0"] == "a b"
+    told(job.manager, DrainAsked("b"))
+    assert job.drawn()["source/0"] == "(b) a c:5<20"
+    job.live("bcd")
+    assert all(
+        sum(not each.leaving for each in group) == 2 for group in job.plan.placements.values()
+    )
 
 
 def test_a_node_that_joins_gets_what_is_missing() -> None:

@@ -469,7 +469,7 @@ def test_a_full_snapshot_is_of_its_moment_though_its_pieces_are_made_later() -> 
         ({"of": "key"}, "has type string; quantiles are of integers"),
         ({"windows": "1500ms"}, "is no whole multiple of the epoch, 1s; write 1s or 2s"),
         ({"windows": ["3s"], "slide": "2s"}, "window 3s is no whole multiple of the slide, 2s"),
-        ({"slide": "1500ms"}, "slide: window 1500ms is no whole multiple of the epoch"),
+        ({"slide": "1500ms"}, "slide 1500ms is no whole multiple of the epoch"),
         ({"windows": ["2s", "2s"]}, "windows has a length twice"),
         ({"windows": []}, "must not be empty"),
         ({"at": 1.5}, "must be at most 1"),

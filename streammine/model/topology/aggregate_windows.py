@@ -66,6 +66,7 @@ RowWindow = Tumbling | Sliding
 
 _FIELDS = ("length", "slide", "session")
 _CHOICE = "5m, 10 epochs, {length: 10m, slide: 1s}, {session: 30s} or global"
+_TUMBLING_CHOICE = "5m or 10 epochs"
 _ROW_CHOICE = "5m, 10 epochs or {length: 10m, slide: 1s}"
 
 
@@ -77,6 +78,18 @@ def parsed_row_window(value: object) -> RowWindow:
         )
     window = parsed_window(value, _ROW_CHOICE)
     assert isinstance(window, Tumbling | Sliding), window
+    return window
+
+
+def parsed_tumbling(value: object) -> Tumbling:
+    """From a length. Raises a wrong-value error, or ValueError."""
+    if value == "global" or isinstance(value, Mapping | Sliding | Session | Global):
+        raise wrong_value(
+            f"it takes tumbling windows only, by their length: {_TUMBLING_CHOICE}. Windows that slide are "
+            "those of an aggregate, a join, a top and a rank, sessions and global ones those of an aggregate"
+        )
+    window = parsed_window(value, _TUMBLING_CHOICE)
+    assert isinstance(window, Tumbling), window
     return window
 
 
@@ -151,6 +164,13 @@ _SLIDING_SCHEMA = {
     "required": ["length"],
     "properties": {"length": _INTERVAL_SCHEMA, "slide": _INTERVAL_SCHEMA},
 }
+
+TumblingField = Annotated[
+    Tumbling,
+    PlainValidator(parsed_tumbling),
+    PlainSerializer(document_form),
+    WithJsonSchema(_INTERVAL_SCHEMA),
+]
 
 RowWindowField = Annotated[
     RowWindow,

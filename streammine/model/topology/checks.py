@@ -31,7 +31,7 @@ from streammine.model.topology.quantile import QuantileOperator
 from streammine.model.topology.redundancy import contradiction, without_state
 from streammine.model.topology.sinks import Sink
 from streammine.model.topology.sources import FilesSource, SourceBase
-from streammine.model.topology.windows import whole_epochs, window_problem
+from streammine.model.topology.windows import window_problem
 
 if TYPE_CHECKING:
     from streammine.model.topology.definition import Topology
@@ -132,11 +132,9 @@ def _unknown_input(path: Path, name: str, topology: Topology) -> Problem:
 
 def _windows(topology: Topology) -> Problems:
     for name, operator in topology.operators.items():
-        wrong: int | str | None = None
-        if isinstance(operator, AggregateOperator | RowWindowed) and operator.window is not None:
+        wrong: str | None = None
+        if isinstance(operator, AggregateOperator | RowWindowed | Windowed) and operator.window:
             wrong = window_problem(operator.window, topology.epoch)
-        elif isinstance(operator, Windowed) and operator.window is not None:
-            wrong = whole_epochs(operator.window, topology.epoch)
         if isinstance(wrong, str):
             yield Problem(("operators", name, "window"), wrong)
         if isinstance(operator, QuantileOperator):

@@ -16,7 +16,7 @@ from pydantic import (
 
 from streammine.model.disciplines import Discipline
 from streammine.model.suggestions import hint, listed
-from streammine.model.topology.aggregate_windows import RowWindowField
+from streammine.model.topology.aggregate_windows import RowWindowField, TumblingField
 from streammine.model.topology.loops import DEFAULT_MAX_ROUNDS, MOST_ROUNDS
 from streammine.model.topology.partitions import (
     BroadcastPartition,
@@ -28,7 +28,6 @@ from streammine.model.topology.partitions import (
 from streammine.model.topology.parts import (
     NO_BOOLEAN,
     Column,
-    DurationField,
     Part,
     Replicas,
     SchemeField,
@@ -151,23 +150,13 @@ class KeyedFields(Part):
         return partition
 
 
-def _tumbling(window: object) -> object:
-    """Refuses the other windows that aggregates have."""
-    if isinstance(window, Mapping) or window == "global":
-        raise wrong_value(
-            "it takes tumbling windows only, by their length: 5m. Windows that slide are those of an "
-            "aggregate, a join, a top and a rank, sessions and global ones those of an aggregate"
-        )
-    return window
-
-
 class Windowed(Part):
     """An operator whose results are of tumbling windows."""
 
-    window: Annotated[DurationField | None, BeforeValidator(_tumbling)] = Field(
+    window: TumblingField | None = Field(
         default=None,
-        description="Length of the tumbling window, a whole multiple of a time epoch. Default: one "
-        "epoch.",
+        description="Length of the tumbling window, like 5m or 10 epochs; a whole multiple of a time epoch. "
+        "Default: one epoch.",
         examples=["5m"],
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from streammine.model.topology.keyed import CombineField, KeyedFields
+from streammine.model.topology.keyed import CombineField, KeyedFields, Windowed
 from streammine.model.topology.parts import (
     BY_VALUE_PREFIX,
     LONGEST_TEXT,
@@ -24,12 +24,11 @@ def _user_code(text: str) -> str:
     return text if text.startswith(BY_VALUE_PREFIX) else code_path(text)
 
 
-class UserOperator(OperatorBase, KeyedFields):
+class UserOperator(OperatorBase, KeyedFields, Windowed):
     """Code of the user's own: a Mapper, Reducer or Operator class."""
 
     label: ClassVar[str] = "an operator of your own"
     elsewhere: ClassVar[dict[str, str]] = {
-        "window": "it is given each epoch by itself; what lasts longer, keep in its state",
         "on": "write key: [columns]",
     }
     kind: ClassVar[str] = "operator"

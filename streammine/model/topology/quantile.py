@@ -95,9 +95,9 @@ class Quantile(Part):
     def lengths(self, epoch: Epoch | EpochDefinition) -> tuple[tuple[int, ...], int] | str:
         """The windows' lengths, ascending, and the slide in epochs; or a text that says why they can't be."""
         definition = epoch.definition if isinstance(epoch, Epoch) else epoch
-        slide = 1 if self.slide is None else whole_epochs(self.slide, epoch)
+        slide = 1 if self.slide is None else whole_epochs(self.slide, epoch, "slide")
         if isinstance(slide, str):
-            return f"slide: {slide}"
+            return slide
         lengths = []
         for window in sorted(self.windows):
             length = whole_epochs(window, epoch)

@@ -84,8 +84,8 @@ STATELESS_ELSEWHERE = {
 
 
 ON_ERROR_ELSEWHERE = {
-    "on_error": "it belongs to what can fail on a row: map, filter, enrich, split and code of your own "
-    "(operator:)"
+    "on_error": "it belongs to map, filter, enrich, split and code of your own (operator:); let one of these "
+    "compute before what may fail on a row"
 }
 
 

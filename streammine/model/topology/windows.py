@@ -20,8 +20,8 @@ def whole_epochs(
     definition = epoch.definition if isinstance(epoch, Epoch) else epoch
     if definition.kind == "count":
         return (
-            "a window of time needs time epochs, and this topology counts; "
-            "write epoch: {time: 60s, column: ts}, or take the window out for one epoch"
+            f"a {what} of time needs time epochs, and this topology counts; write epoch: {{time: 60s, "
+            f"column: ts}}, or take the {what} out{' for one epoch' if what == 'window' else ''}"
         )
     count, rest = divmod(window.microseconds, definition.length)
     if rest == 0 and count > 0:

@@ -41,10 +41,11 @@ _OTHER_NAMES = {"avg": "mean", "prev": PREVIOUS}
 CLOSURE_FUNCTIONS = (*ENDS, PREVIOUS, *AGGREGATES)
 
 _NAME = r'(?:[^\W\d]\w*|"(?:[^"]|"")*")'
+_NO_KEYWORD = rf"(?!(?i:{'|'.join(sorted(KEYWORDS))})\b)"
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)
     |(?P<text>'(?:[^']|'')*')
-    |(?P<call>(?P<function>[^\W\d]\w*)\s*\(\s*(?P<of>[^\W\d]\w*)(?:\s*\.\s*(?P<of_column>{_NAME}))?\s*\))
+    |(?P<call>(?P<function>{_NO_KEYWORD}[^\W\d]\w*)\s*\(\s*(?P<of>[^\W\d]\w*)(?:\s*\.\s*(?P<of_column>{_NAME}))?\s*\))
     |(?P<value>(?P<event>[^\W\d]\w*)\s*\.\s*(?P<column>{_NAME}))
     |(?P<quoted>"(?:[^"]|"")*")
     |(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
@@ -118,7 +119,28 @@ def reference_type(scope: Scope, reference: Reference) -> pa.DataType:
 
 
 def conjuncts(text: str) -> list[str]:
-    """The parts of a condition that must all hold, as far as `and` at its top tells them."""
+    """The parts of a condition that must all hold, as far as `and` at its top tells them. Brackets around all
+    of it, or around a part, make no difference."""
+    parts = _cut_at_ands(text)
+    if len(parts) > 1:
+        return [each for part in parts for each in conjuncts(part)]
+    inside = _inside_brackets(text)
+    return [text] if inside is None else conjuncts(inside)
+
+
+def _inside_brackets(text: str) -> str | None:
+    """What stands between an opening bracket at the beginning and its closing one at the end."""
+    tokens = [found for found in _TOKEN.finditer(text) if found["space"] is None]
+    depth = 0
+    for found in tokens:
+        depth += {"(": 1, ")": -1}.get(found["other"] or "", 0)
+        if depth == 0:
+            inside = text[tokens[0].end() : found.start()].strip()
+            return inside if found is tokens[-1] and inside else None
+    return None
+
+
+def _cut_at_ands(text: str) -> list[str]:
     depth = cases = 0
     between = False
     starts, ends = [0], []
@@ -169,6 +191,11 @@ class _Parsing:
             return self._named(self._value(found["event"], _unquoted(found["column"]), None))
         if found["quoted"] is not None:
             return self._bare(_unquoted(found["quoted"]), found.group())
+        if after == "(" and found["word"] and self._is_of_closures(found["word"].lower()):
+            self._fail(
+                f"{found['word']} takes one column of a closure, like {found['word']}(NAME.x); let a map or "
+                "an enrich compute before what it is to be of"
+            )
         # what stands before a text is its type: date '2024-01-01'
         if found["word"] is None or after in ("(", "'"):
             return found.group()
@@ -179,6 +206,10 @@ class _Parsing:
                 self._fail(f"{word!r} is an event; write {word}.COLUMN")
             return found.group()
         return self._bare(word, word)
+
+    @staticmethod
+    def _is_of_closures(word: str) -> bool:
+        return _OTHER_NAMES.get(word, word) in CLOSURE_FUNCTIONS
 
     def _call(self, found: re.Match[str]) -> str:
         written, event = found["function"], found["of"]
@@ -216,7 +247,11 @@ class _Parsing:
             self._fail(f"{event}.{column}: {unknown_column(column, self._scope.schema)}")
         found = events[event]
         if function is not None and (isinstance(found, AbsentEvent) or not found.is_closure):
-            right = f"write {event}.{column}" if column is not None else "it is there once"
+            right = f"write {event}.{column}"
+            if column is None:
+                right = "it is there once"
+                if isinstance(found, PatternEvent) and found.at_least == 0:
+                    right = f"it is there once at most, and its columns are null ({event}.x) where it is not"
             self._fail(f"{function}({event}…): {event!r} is one event, not a closure; {right}")
         return Reference(event, column, function)
 

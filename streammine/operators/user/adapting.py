@@ -38,7 +38,9 @@ def adapted(
             f"{place}: has {len(inputs)} inputs; only an Operator takes more than one"
         )
     if not isinstance(code, Reducer) and window_epochs != 1:
-        raise TopologyError(f"{place}: only a Reducer takes a window; an Operator keeps state")
+        raise TopologyError(
+            f"{place}: only a Reducer takes a window; an Operator keeps in its state what lasts longer"
+        )
     if isinstance(code, Mapper):
         if any(all_keys):
             raise TopologyError(f"{place}: a Mapper has no key")
