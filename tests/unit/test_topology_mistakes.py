@@ -315,7 +315,13 @@ FIELDS = [
     (23, "    key: plug", "22:3", "no input", "input: NAME"),
     (24, "    operator: code.Mine", "24:15", "'code.Mine'", "did you mean 'code:Mine'?"),
     (24, "    operator: value:mine", "24:15", "'value:mine'", "module:Class"),
-    (24, "    operator: code:Mine\n    window: 5m", "25:5", "'window'", "keep in its state"),
+    (
+        24,
+        "    operator: code:Mine\n    window: global",
+        "25:13",
+        "tumbling windows only",
+        "10 epochs",
+    ),
     (24, "    operator: c:M\n    on_error: ignore", "25:15", "'ignore'", "fail, dead_letter"),
     (
         26,
