@@ -98,7 +98,7 @@ class Chain:
         self.decided = decision.chosen.epoch
         if decision.after in self._stored_ahead:
             self._stored.add(decision.after)
-        self._forget_stored()
+        self._forget_passed()
 
     def following(self, after: int, limit: int) -> Iterator[Decision]:
         """Decisions in order, from what follows epoch `after`."""
@@ -145,9 +145,9 @@ class Chain:
         self._stored &= self._decisions.keys()
         self._delivered = max(self._delivered, epoch)
         self.decided = max(self.decided, epoch)
-        self._forget_stored()
+        self._forget_passed()
 
-    def _forget_stored(self) -> None:
+    def _forget_passed(self) -> None:
         self._stored_ahead = {
             after: each for after, each in self._stored_ahead.items() if after >= self.decided
         }

@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from streammine.model.disciplines import Discipline
-from streammine.model.topology import Topology
+from streammine.model.topology import KeyedFields, Topology
 from streammine.model.topology.partitions import HashPartition
 from streammine.operators.checking import check_operator
 from streammine.simulation import (
@@ -129,8 +129,9 @@ def _with_slices(topology: Topology, slices: int | None) -> Topology:
         return topology
     operators = {
         name: operator.model_copy(update={"slices": slices})
-        if getattr(operator, "key", None)
-        and isinstance(getattr(operator, "partition", None), HashPartition)
+        if isinstance(operator, KeyedFields)
+        and isinstance(operator.partition, HashPartition)
+        and any(operator.key_columns)
         else operator
         for name, operator in topology.operators.items()
     }

@@ -356,8 +356,8 @@ class ManagedJob:
             assert self.plan is not None
             planned = self.plan
         nodes = {node_of(each) for group in planned.placements.values() for each in group}
-        if not self.ready or not nodes & self.placed <= self.reports.keys():
-            # not `known`, as far as the plan goes on with what there is
+        # as `known`, but for nodes that the plan gives up: a new manager may never hear of these
+        if not self.ready or not self.placed & nodes <= self.reports.keys():
             return None
         found: list[dict[SliceId, Restore | None]] = [
             {slice_id: checkpoint.slices[str(slice_id)] for slice_id in slices}

@@ -165,56 +165,55 @@ def committed_chain(
     OutputError if one that the chain needs is missing.
     """
     known = set(names)
-    tip = _furthest(known, seal, manifest)
     chain: list[Manifest] = []
-    while tip is not None:
-        one = _read_known(tip, known, chain[-1].name if chain else seal.name, manifest)
+    one = last_committed(known, seal, manifest)
+    while one is not None:
         if chain and (one.sequence != chain[-1].sequence - 1 or one.run != seal.run):
-            raise OutputError(f"{chain[-1].name} can't go on from {tip}: the folder is damaged")
+            raise OutputError(
+                f"{chain[-1].name} can't go on from {one.name}: the folder is damaged"
+            )
         chain.append(one)
-        tip = one.previous
+        previous = one.previous
+        one = None if previous is None else _present(previous, known, one.name, manifest)
     return chain[::-1]
 
 
 def last_committed(
     names: Iterable[str], seal: Seal, manifest: Callable[[str], Manifest]
 ) -> Manifest | None:
-    """The end of the committed chain (see `committed_chain`), None where it is empty. What comes before it is
-    not looked at: that some of it is missing shows only to who reads the output."""
+    """The end of the committed chain (see `committed_chain`), None where it is empty.
+
+    Of the last manifests of the seal's committer and of those beside it that is the one that has come
+    furthest. As long as its own committer has written none, what it goes on from stands for it. No other is
+    looked at: that some are missing shows only to who reads the output.
+    """
     known = set(names)
-    tip = _furthest(known, seal, manifest)
-    return None if tip is None else _read_known(tip, known, seal.name, manifest)
+    last: dict[int, tuple[int, str]] = {}
+    for name in known:
+        match = _MANIFEST.fullmatch(name)
+        if match and int(match[1]) == seal.run:
+            generation, numbered = int(match[2]), (int(match[3]), name)
+            if generation in (seal.generation, *seal.beside):
+                last[generation] = max(numbered, last.get(generation, numbered))
+    ends = {name for _, name in last.values()}
+    if seal.generation not in last and seal.continues_from is not None:
+        ends.add(seal.continues_from)
+    found = [_present(name, known, seal.name, manifest) for name in ends]
+    return max(
+        found, key=lambda one: (one.last_epoch, one.finished, one.sequence, one.name), default=None
+    )
 
 
-def _read_known(
+def _present(
     name: str, known: set[str], follower: str, manifest: Callable[[str], Manifest]
 ) -> Manifest:
+    """A manifest that `follower` goes on from. Raises OutputError where it is missing."""
     if name not in known:
         raise OutputError(
             f"{name} is missing, though {follower} goes on from it; the committed output is damaged: run the "
             "job again"
         )
     return manifest(name)
-
-
-def _furthest(names: set[str], seal: Seal, manifest: Callable[[str], Manifest]) -> str | None:
-    """Of the last manifests of the seal's committer and of those beside it the one that has come furthest. As
-    long as its own committer has written none, what it goes on from stands for it."""
-    last: dict[int, tuple[int, str]] = {}
-    for name in names:
-        match = _MANIFEST.fullmatch(name)
-        if match and int(match[1]) == seal.run:
-            generation, numbered = int(match[2]), (int(match[3]), name)
-            if generation in (seal.generation, *seal.beside):
-                last[generation] = max(numbered, last.get(generation, numbered))
-    found = {name for _, name in last.values()}
-    if seal.generation not in last and seal.continues_from is not None:
-        found.add(seal.continues_from)
-    if len(found) < 2 or not found <= names:
-        # who follows the chain sees what is missing
-        return next(iter(found - names or found), None)
-    tips = [manifest(name) for name in found]
-    return max(tips, key=lambda one: (one.last_epoch, one.finished, one.sequence, one.name)).name
 
 
 def encode_seal(seal: Seal) -> bytes:
@@ -307,7 +306,7 @@ def decode_manifest(name: str, data: Any) -> Manifest:
             files=tuple(_file(one) for one in document["files"]),
             finished=bool(document["finished"]),
             lost=tuple((int(first), int(last)) for first, last in document.get("lost", ())),
-            # versions that could not go on from one did not count along
+            # a version that read the whole chain to go on wrote none
             lost_before=int(document.get("lost_before", 0)),
         )
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -258,7 +257,7 @@ class CommitOperator:
 
     def _continue(self, found: Seal) -> None:
         """Go on from the last manifest of this run's previous committer."""
-        tip = last_committed(self._store.list("manifests/"), found, cache(self._read))
+        tip = last_committed(self._store.list("manifests/"), found, self._read)
         if tip is None:
             return
         self._tip = tip

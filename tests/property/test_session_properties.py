@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -26,6 +25,7 @@ from tests.property.operator_trials import (
     minutes,
 )
 from tests.property.test_aggregate_properties import highest, key_order, lowest, total
+from tests.property.window_reference import moment
 
 EPOCH_SECONDS = 10
 EPOCHS = minutes("ts", EPOCH_SECONDS)
@@ -151,10 +151,6 @@ def cut(rows: list[Row], gap: int) -> list[Session]:
 def time_of(row: Row) -> int:
     assert row[1] is not None
     return row[1]
-
-
-def moment(seconds: int) -> datetime:
-    return datetime(1970, 1, 1) + timedelta(seconds=seconds)
 
 
 def results(rows: Sequence[Row]) -> list[Any]:

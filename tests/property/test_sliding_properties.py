@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -29,6 +28,7 @@ from tests.property.test_aggregate_properties import (
     sample_variance,
     total,
 )
+from tests.property.window_reference import moment
 
 SECOND = EpochDefinition("time", 1_000_000, "ts")
 COUNTED = EpochDefinition("count", 10)
@@ -126,10 +126,6 @@ def windows_of(
             for key in sorted(groups, key=key_order)
         ]
     return found
-
-
-def moment(seconds: int) -> datetime:
-    return datetime(1970, 1, 1) + timedelta(seconds=seconds)
 
 
 def results(rows: Sequence[Row]) -> list[Any]:

@@ -7,15 +7,12 @@ is which rows they are given, by each kind of window.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammine.model.canonical import canonical_order
 from streammine.model.durations import Duration
 from streammine.model.topology.aggregates import AggregateCall
 from streammine.operators.event_time import EventTime
@@ -24,7 +21,7 @@ from streammine.operators.sliding_aggregate import SlidingAggregate
 from streammine.operators.windows import AlignedWindows
 from tests.property.operator_trials import assert_as_reference, events_of, minutes
 from tests.property.test_value_aggregates_properties import CASES, COLUMNS, ROWS, SCHEMA, Row
-from tests.property.window_reference import WINDOWS, epochs_by_window
+from tests.property.window_reference import WINDOWS, epochs_by_window, moment
 
 EPOCH_SECONDS = 10
 SECONDS = minutes("ts", EPOCH_SECONDS)
@@ -33,38 +30,24 @@ CALLS = st.lists(st.sampled_from(sorted(CASES)), min_size=1, max_size=4, unique=
 EPOCHS = st.dictionaries(st.integers(-4, 9), st.lists(ROWS, max_size=8), min_size=1, max_size=7)
 KEYS = st.sampled_from([(), ("key",), ("key", "i")])
 HAVING = st.booleans()
-"""Whether only groups of two rows or more leave; the count is then the first of the functions."""
-
-_AT_LEAST_TWO = {"rows": "count()"}
-
-
-def calls_of(names: Sequence[str], having: bool) -> dict[str, AggregateCall]:
-    named = (_AT_LEAST_TWO if having else {}) | {name: name for name in names}
-    return {name: AggregateCall.parse(text) for name, text in named.items()}
+"""Whether only groups of two rows or more leave; their count is then the first of the results."""
 
 
 def settings_of(keys: Sequence[str], names: Sequence[str], having: bool) -> dict[str, Any]:
+    calls = ({"rows": "count()"} if having else {}) | {name: name for name in names}
     return {
         "keys": keys,
-        "aggregates": calls_of(names, having),
+        "aggregates": {name: AggregateCall.parse(text) for name, text in calls.items()},
         "having": "rows >= 2" if having else None,
     }
 
 
-def groups_of(rows: Iterable[Row], keys: Sequence[str]) -> list[tuple[tuple[Any, ...], list[Row]]]:
-    """The rows of each key, keys in canonical order."""
+def groups_of(rows: Iterable[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows of each key."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[COLUMNS[name]] for name in keys), []).append(row)
-    found = list(groups)
-    if keys:
-        columns = [
-            pa.array([key[place] for key in found], SCHEMA.field(name).type)
-            for place, name in enumerate(keys)
-        ]
-        order = canonical_order(pa.record_batch(columns, names=list(keys)))
-        found = [found[place] for place in order]
-    return [(key, groups[key]) for key in found]
+    return groups
 
 
 def results(names: Sequence[str], having: bool, rows: Sequence[Row]) -> tuple[Any, ...] | None:
@@ -97,7 +80,9 @@ def test_windows_that_slide(
     expected = {
         last: [
             (last, *key, *found)
-            for key, rows in groups_of((row for each in inside for row in epochs[each]), keys)
+            for key, rows in groups_of(
+                (row for each in inside for row in epochs[each]), keys
+            ).items()
             if (found := results(names, having, rows)) is not None
         ]
         for last, inside in epochs_by_window(epochs, window).items()
@@ -136,7 +121,7 @@ def test_sessions(
         )
 
     expected: dict[int, list[tuple[Any, ...]]] = {}
-    for key, rows in groups_of((row for each in sorted(timed) for row in timed[each]), keys):
+    for key, rows in groups_of((row for each in timed.values() for row in each), keys).items():
         for session in cut(rows, gap):
             end = session[-1][0] + gap
             found = results(names, having, session)
@@ -158,7 +143,3 @@ def cut(rows: Sequence[Row], gap: int) -> list[list[Row]]:
         else:
             sessions.append([row])
     return sessions
-
-
-def moment(seconds: int) -> datetime:
-    return datetime(1970, 1, 1) + timedelta(seconds=seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
@@ -22,3 +23,8 @@ def epochs_by_window(epochs: Collection[int], window: AlignedWindows) -> dict[in
         if inside and start % window.slide == 0:
             found[start + window.epochs - 1] = inside
     return found
+
+
+def moment(seconds: int) -> datetime:
+    """So many seconds after the beginning of 1970, as windows say when they start and end."""
+    return datetime(1970, 1, 1) + timedelta(seconds=seconds)

@@ -616,6 +616,10 @@ def test_what_leaves_is_cut_into_bounded_batches() -> None:
         ("abs(a.v) > 1 and (max(b.v)) > 2", ["abs(a.v) > 1", "(max(b.v)) > 2"]),
         ("()", ["()"]),
         ("(a.v > 1", ["(a.v > 1"]),
+        ("a.v > 1) and b.ok", ["a.v > 1)", "b.ok"]),
+        ("", [""]),
+        ("(" * 2000 + "a.ok and b.ok" + ")" * 2000, ["a.ok", "b.ok"]),
+        ("a.ok and (" * 400 + "b.ok" + ")" * 400, ["a.ok"] * 400 + ["b.ok"]),
         (
             "case when a.v > 1 and b.v > 2 then true end and c.v > 3",
             ["case when a.v > 1 and b.v > 2 then true end", "c.v > 3"],
@@ -684,6 +688,16 @@ def test_within_must_be_there_and_the_message_says_why() -> None:
         ({"where": "abs(a) > 1"}, r"'a' is an event; write abs\(a\.COLUMN\)"),
         ({"where": "max(a.v) > 1"}, r"'a' is one event, not a closure; write a\.v"),
         ({"where": "sum(many) > 1"}, r"sum needs a column, like sum\(many\.x\)"),
+        (
+            {"where": "avg(many.v * 2) > 1"},
+            r"avg takes one column of a closure, like avg\(NAME\.x\)",
+        ),
+        ({"where": "count(*) > 1"}, "count takes one column of a closure"),
+        ({"where": "count(a) > 1"}, "'a' is one event, not a closure; it is there once$"),
+        (
+            {"sequence": [A, {"b?": "true"}], "where": "count(b) > 0"},
+            r"'b' is one event, .*it is there once at most; where it is missing b\.COLUMN is null",
+        ),
         ({"where": "sum(many.kind) > 1"}, "sum takes numbers; column 'kind' has type string"),
         ({"where": "a.v + 1"}, "gives double; a condition gives a boolean"),
         ({"where": "1 = 1"}, "names no event"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -119,53 +120,61 @@ def reference_type(scope: Scope, reference: Reference) -> pa.DataType:
 
 
 def conjuncts(text: str) -> list[str]:
-    """The parts of a condition that must all hold, as far as `and` at its top tells them. Brackets around all
-    of it, or around a part, make no difference."""
-    parts = _cut_at_ands(text)
-    if len(parts) > 1:
-        return [each for part in parts for each in conjuncts(part)]
-    inside = _inside_brackets(text)
-    return [text] if inside is None else conjuncts(inside)
-
-
-def _inside_brackets(text: str) -> str | None:
-    """What stands between an opening bracket at the beginning and its closing one at the end."""
+    """The parts of a condition that must all hold, as far as `and` tells them. Brackets around all of it, or
+    around a part, make no difference."""
     tokens = [found for found in _TOKEN.finditer(text) if found["space"] is None]
-    depth = 0
-    for found in tokens:
-        depth += {"(": 1, ")": -1}.get(found["other"] or "", 0)
-        if depth == 0:
-            inside = text[tokens[0].end() : found.start()].strip()
-            return inside if found is tokens[-1] and inside else None
-    return None
+    closing = _closing_brackets(tokens)
+    parts: list[str] = []
+    rest = [(0, len(tokens))] if tokens else []
+    while rest:
+        first, end = rest.pop()
+        cuts = _ands(tokens, closing, first, end)
+        if cuts:
+            starts = [first, *(place + 1 for place in cuts)]
+            rest += reversed(list(zip(starts, [*cuts, end], strict=True)))
+        elif closing.get(first) == end - 1 > first + 1:
+            rest.append((first + 1, end - 1))
+        else:
+            parts.append(text[tokens[first].start() : tokens[end - 1].end()])
+    return parts or [text]
 
 
-def _cut_at_ands(text: str) -> list[str]:
-    depth = cases = 0
-    between = False
-    starts, ends = [0], []
-    for found in _TOKEN.finditer(text):
-        word = found["word"].lower() if found["word"] else found["other"]
+def _closing_brackets(tokens: Sequence[re.Match[str]]) -> dict[int, int]:
+    """By the place of each opening bracket that is closed, the place where it is."""
+    closing: dict[int, int] = {}
+    is_open: list[int] = []
+    for place, found in enumerate(tokens):
+        if found["other"] == "(":
+            is_open.append(place)
+        elif found["other"] == ")" and is_open:
+            closing[is_open.pop()] = place
+    return closing
+
+
+def _ands(
+    tokens: Sequence[re.Match[str]], closing: Mapping[int, int], first: int, end: int
+) -> list[int]:
+    """Where tokens from `first` up to `end` may be cut; nowhere if nothing stands on a side of a place."""
+    cuts: list[int] = []
+    cases, between = 0, False
+    place = first
+    while place < end:
+        word = (tokens[place]["word"] or tokens[place]["other"] or "").lower()
         if word == "(":
-            depth += 1
-        elif word == ")":
-            depth -= 1
-        elif word == "case":
-            cases += 1
-        elif word == "end":
-            cases -= 1
-        elif depth == 0 and cases == 0:
-            if word == "or":
-                return [text]
-            if word == "between":
-                between = True
-            elif word == "and" and between:
-                between = False
-            elif word == "and":
-                ends.append(found.start())
-                starts.append(found.end())
-    parts = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
-    return [part.strip() for part in parts] if all(part.strip() for part in parts) else [text]
+            place = closing.get(place, end)
+        elif word in ("case", "end"):
+            cases += 1 if word == "case" else -1
+        elif cases == 0 and word == "or":
+            return []
+        elif cases == 0 and word == "between":
+            between = True
+        elif cases == 0 and word == "and":
+            if not between:
+                cuts.append(place)
+            between = False
+        place += 1
+    edges = [first - 1, *cuts, end]
+    return cuts if all(right - left > 1 for left, right in pairwise(edges)) else []
 
 
 class _Parsing:
@@ -251,7 +260,7 @@ class _Parsing:
             if column is None:
                 right = "it is there once"
                 if isinstance(found, PatternEvent) and found.at_least == 0:
-                    right = f"it is there once at most, and its columns are null ({event}.x) where it is not"
+                    right = f"it is there once at most; where it is missing {event}.COLUMN is null"
             self._fail(f"{function}({event}…): {event!r} is one event, not a closure; {right}")
         return Reference(event, column, function)
 
