@@ -32,7 +32,7 @@ def reinforced_at_once(job: ManagedJob, planned: Plan, nodes: Sequence[Node]) ->
     """A plan that makes up for a loss, with what `reinforced_plan` would add afterwards.
 
     Each plan costs those who agree a round trip to the store. But what is rebuilt is not to wait for what is
-    built beside it on its node, and while a node is emptied others are on their way to make up for it.
+    built beside it on its node, and beside a node that is emptied what is missing is what moves away from it.
     """
     if job.begins_after(planned) or planned.draining:
         return planned

@@ -198,15 +198,17 @@ def test_a_new_manager_makes_up_for_a_node_that_it_never_heard_in_one_plan_too()
     assert job.drawn()["counts/0"] == "a c:4<20"
 
 
-def test_nobody_is_added_for_one_that_is_about_to_leave() -> None:
-    job = Managed("abcd")
-    assert job.drawn()["source/0"] == "a b"
+def test_what_is_lost_beside_a_node_that_is_emptied_does_not_keep_it_there() -> None:
+    job = Managed("ab")
     told(job.manager, DrainAsked("b"))
-    assert job.drawn()["source/0"] == "(b) a c:5<20"
+    assert set(job.drawn().values()) == {"(b) a"}, "there is no other node"
     job.live("bcd")
-    assert all(
-        sum(not each.leaving for each in group) == 2 for group in job.plan.placements.values()
-    )
+    assert job.drawn() == {
+        "source/0": "(b) c:7<20",
+        "source/1": "(b) d:7<20",
+        "counts/0": "(b) c:7<20",
+        "counts/1": "(b) d:7<20",
+    }
 
 
 def test_a_node_that_joins_gets_what_is_missing() -> None:
