@@ -82,13 +82,6 @@ def test_a_loop_does_not_stop_for_a_checkpoint_that_is_over() -> None:
     assert halving(Scheme.PASSIVE_STANDBY_COLD).trials("all").run(6_002_684).problem is None
 
 
-def test_a_replica_that_waits_to_be_started_may_be_asked_for_what_it_passed_on() -> None:
-    """The ends of empty epochs, of which the network lost some."""
-    trial = halving(Scheme.ACTIVE_REPLICATION).trials("all").run(12_500_584)
-    assert trial.problem is None
-    assert trial.rows["slice", "deployed: ResendAsked"]
-
-
 def test_a_loop_goes_on_though_it_is_told_late_that_a_checkpoint_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from streammine.engine.kept import Kept
 from streammine.engine.slice_settings import RestoredTo
 from streammine.engine.stimuli import Accumulate, Run, Start, ToDisk
+from streammine.simulation.rows import ROWS
 from tests.unit.small_slices import check, operator, source
 from tests.unit.transcripts import frame_arrived, played
 
@@ -355,3 +356,20 @@ def test_a_body_on_its_way_to_disk_is_the_one_that_is_handed_over() -> None:
     assert first.body == "batch", "the first one was within the limit"
     assert (second.body,) == to_disk.bodies
     assert isinstance(second.body, Kept)
+
+
+def test_a_replica_that_waits_to_be_started_may_be_asked_for_what_it_passed_on() -> None:
+    """The ends of empty epochs, of which the network may lose some; its rows say so."""
+    check(
+        operator(),
+        """
+        > 0.0 end 5
+        > 1.0 end 7
+          credit on 0 for 6
+          credit on 1 for 6
+          send 8.0 end 5
+        > 8 resend 0
+          send 8.0 end 5
+        """,
+    )
+    assert ("slice", "deployed: ResendAsked") in ROWS
