@@ -3,18 +3,68 @@
 The priority scheduler is the ladder on a short leash (DESIGN §5): on a *crowded* node such replicas step down
 to hot standby, where they queue what comes and are given the state of each complete checkpoint; once there is
 room again they climb back. Their work goes behind all other anyway, so a short spike only makes their queues
-longer; a node is crowded when it has waited for `CROWDED_SECONDS`. It has room again when its workers have
-been idle for a share `ROOM_SHARE` of the time, for `ROOM_SECONDS` on end: what comes back needs about as much
-time as those who lead.
+longer. A node is crowded
+
+* when such work has waited for `CROWDED_SECONDS`, for those who lead need all of the time, or
+* when it has its turn but not often enough: what a replica processes now came `CROWDED_SECONDS` ago, its queue
+  has become longer since, and the node has no room. A long queue that becomes shorter is caught up with.
+
+It has room when its workers are idle for a share `ROOM_SHARE` of the time, and what stepped down comes back
+when that is so for `ROOM_SECONDS` on end: it needs about as much time as those who lead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from streammine.engine.managed_job import ManagedJob
+from streammine.model.control import Heartbeat
+from streammine.model.ids import SliceId
+from streammine.model.job import Placement
 
 CROWDED_SECONDS = 3.0
-ROOM_SHARE = 0.4
+ROOM_SHARE = 0.55
 ROOM_SECONDS = 2.0
+
+LOOK_SECONDS = 0.1
+"""Between two looks at a queue, so that few are kept however often a node speaks."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Of a replica that stands behind another one: the bytes that have come so far, and that wait of them."""
+
+    came_bytes: float
+    waiting_bytes: float
+
+
+def queues_behind(jobs: Mapping[int, ManagedJob], heartbeat: Heartbeat) -> dict[Hashable, Queue]:
+    """Of the replicas on a node that work beside one that leads."""
+    found: dict[Hashable, Queue] = {}
+    for told in heartbeat.jobs:
+        job = jobs.get(told.job)
+        if job is None or job.plan is None:
+            continue
+        for report in told.slices:
+            group = job.plan.placements.get(SliceId.parse(report.slice), ())
+            if _stands_behind(group, heartbeat.node, report.generation):
+                counters = report.counters
+                key = told.job, report.slice, report.generation
+                found[key] = Queue(
+                    counters.get("bytes_in", 0.0), counters.get("bytes_waiting", 0.0)
+                )
+    return found
+
+
+def _stands_behind(group: Sequence[Placement], node: str, generation: int) -> bool:
+    """Whether it works, and nobody of the slice is on the way to another node."""
+    works = any(
+        (each.node, each.generation) == (node, generation) and each.rung.processes
+        for each in group[1:]
+    )
+    return works and not any(each.leaving for each in group)
 
 
 class Crowding:
@@ -23,16 +73,31 @@ class Crowding:
     def __init__(self) -> None:
         self._crowded: set[str] = set()
         self._room_since: dict[str, float] = {}
+        self._queues: dict[str, dict[Hashable, _WatchedQueue]] = {}
 
     @property
     def crowded(self) -> tuple[str, ...]:
         return tuple(sorted(self._crowded))
 
-    def heard(self, node: str, now_seconds: float, load: Mapping[str, float]) -> None:
-        """A heartbeat told of `spare_wait_seconds` and `idle_share`."""
-        if load.get("spare_wait_seconds", 0.0) >= CROWDED_SECONDS:
+    def heard(
+        self,
+        node: str,
+        now_seconds: float,
+        load: Mapping[str, float],
+        queues: Mapping[Hashable, Queue],
+    ) -> None:
+        """A heartbeat told of `spare_wait_seconds` and `idle_share`, and of the `queues` of those who stand
+        behind others there, each under a key that is the replica's alone."""
+        has_room = load.get("idle_share", 0.0) >= ROOM_SHARE
+        known = self._queues.get(node, {})
+        watched = {key: known.get(key) or _WatchedQueue() for key in queues}
+        self._queues[node] = watched
+        for key, queue in queues.items():
+            watched[key].note(now_seconds, queue)
+        starves = load.get("spare_wait_seconds", 0.0) >= CROWDED_SECONDS
+        if starves or (not has_room and any(each.falls_behind for each in watched.values())):
             self._crowded.add(node)
-        if load.get("idle_share", 0.0) < ROOM_SHARE:
+        if not has_room:
             self._room_since.pop(node, None)
         elif now_seconds - self._room_since.setdefault(node, now_seconds) >= ROOM_SECONDS:
             self._crowded.discard(node)
@@ -40,9 +105,34 @@ class Crowding:
     def keep(self, nodes: set[str]) -> None:
         """No others are alive."""
         self._crowded &= nodes
-        for gone in self._room_since.keys() - nodes:
-            del self._room_since[gone]
+        for known in (self._room_since, self._queues):
+            for gone in known.keys() - nodes:
+                del known[gone]
 
     def adopt(self, crowded: tuple[str, ...]) -> None:
         """What another manager found out, as its plan says."""
         self._crowded = set(crowded)
+
+
+class _WatchedQueue:
+    """Looks at one queue, oldest first, with their times."""
+
+    def __init__(self) -> None:
+        self._looks = deque[tuple[float, Queue]]()
+
+    def note(self, now_seconds: float, queue: Queue) -> None:
+        looks = self._looks
+        if len(looks) > 1 and looks[-1][0] - looks[-2][0] < LOOK_SECONDS:
+            looks.pop()
+        looks.append((now_seconds, queue))
+        while len(looks) > 1 and looks[1][0] <= now_seconds - CROWDED_SECONDS:
+            looks.popleft()
+
+    @property
+    def falls_behind(self) -> bool:
+        """Not all is processed that had come by `CROWDED_SECONDS` ago, and more waits than did then."""
+        (then_seconds, then), (now_seconds, now) = self._looks[0], self._looks[-1]
+        if now_seconds - then_seconds < CROWDED_SECONDS:
+            return False
+        came_since = now.came_bytes - then.came_bytes
+        return now.waiting_bytes > max(came_since, then.waiting_bytes)

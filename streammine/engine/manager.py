@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streammine.engine.agreeing_plans import renewed_plan, with_agreeing
-from streammine.engine.crowding import Crowding
+from streammine.engine.crowding import Crowding, queues_behind
 from streammine.engine.ladder import climbed_plan, offers, reinforced_at_once, reinforced_plan
 from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import (
@@ -276,7 +276,6 @@ class ManagerMachine:
             # it is gone, or not known to be there yet: it will say so again
             return
         self._heard[node] = self.now_seconds
-        self._crowding.heard(heartbeat.node, self.now_seconds, heartbeat.load)
         for report in heartbeat.jobs:
             job = self.jobs.get(report.job)
             if job is None:
@@ -284,6 +283,8 @@ class ManagerMachine:
             job.heard(node, report)
             if job.control is not None:
                 job.control.heard(now_seconds, node, heartbeat.load, report)
+        queues = queues_behind(self.jobs, heartbeat)
+        self._crowding.heard(heartbeat.node, self.now_seconds, heartbeat.load, queues)
 
     def _found(
         self, number: int, checkpoints: tuple[Checkpoint, ...] | None, forgotten: int

@@ -373,3 +373,27 @@ def test_a_seat_goes_at_once_from_a_node_that_is_drained(scheme: Scheme) -> None
     told(manager, DrainAsked(seat), Ticked(2.0, 1002.0))
     assert seat not in [each.split()[0] for each in group(manager)]
     assert len(group(manager)) == 2
+
+
+# --- crowding ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scheme", "steps_down"), [(Scheme.ACTIVE_STANDBY, True), (HOT, False)])
+def test_on_a_node_whose_queues_of_standbys_grow_they_step_down(
+    scheme: Scheme, steps_down: bool
+) -> None:
+    manager = settled()
+    ask(manager, scheme)
+    for beat in range(1, 40):
+        came = 1e6 * beat
+        counters = {"bytes_in": came, "bytes_waiting": 0.6 * came}
+        heartbeat = hot(manager, received=30, rung=scheme)
+        (job,) = heartbeat.jobs
+        # those who lead on that node have queues that grow as well, and are no sign of it
+        slices = tuple(replace(each, counters=counters) for each in job.slices)
+        load = {"idle_share": 0.1, "spare_wait_seconds": 0.0}
+        heartbeat = replace(heartbeat, load=load, jobs=(replace(job, slices=slices),))
+        told(manager, Ticked(1.0 + 0.2 * beat, 1001.0), Reported(heartbeat))
+    told(manager, Ticked(manager.now_seconds, 1001.0))
+    assert plan_of(manager).crowded == (("a",) if steps_down else ())
+    assert group(manager)[1].split()[2] == HOT.value
