@@ -42,8 +42,11 @@ class Collected:
     damaged: str | None = None
 
 
-def collect(store: Store, keep: Sequence[Checkpoint], verified: set[str]) -> Collected:
-    """Remove what only checkpoints before those in `keep` (oldest first) need.
+def collect(
+    store: Store, keep: Sequence[Checkpoint], verified: set[str], decisions: bool
+) -> Collected:
+    """Remove what only checkpoints before those in `keep` (oldest first) need, and `decisions` that the first
+    of them covers: not while a replica is behind it, which needs them.
 
     `verified`: the headers of snapshots that were read back before, brought up to date here. Raises
     OutputError when the store can't be listed or written.
@@ -56,7 +59,7 @@ def collect(store: Store, keep: Sequence[Checkpoint], verified: set[str]) -> Col
     try:
         needed = _needed(store, keep, snapshots)
         doomed = [name for name, snapshot in snapshots if snapshot not in needed]
-        decided = superseded_decisions(store, keep[0].epoch)
+        decided = superseded_decisions(store, keep[0].epoch) if decisions else []
         manifests = _superseded(store, keep)
         headers = {snapshot.header for _, snapshot in snapshots if snapshot not in needed}
         if manifests or decided or not headers.isdisjoint(doomed):

@@ -104,6 +104,7 @@ class Consensus:
         self._ballots: Ballots | None = None
         self._witness = Witness()
         self._store: tuple[StoredDecision, ...] | None = None
+        self._removed_until = BEGINNING
         self._writing = Writing(self._bags, settings)
         self._fetching = Fetching(self._bags, self._peers, settings)
         self._telling = Telling()
@@ -172,6 +173,7 @@ class Consensus:
     def _on_store_read(self, stimulus: words.StoreRead) -> None:
         if self.phase is Phase.LEARNING and stimulus.plan_version == self._newest_plan:
             self._store = stimulus.decisions
+            self._removed_until = stimulus.removed_until
 
     def _learn(self) -> None:
         """Take part in the plan, once all that former ones may have chosen is known and held."""
@@ -184,7 +186,8 @@ class Consensus:
         former = () if self._settings.every_decision_stored else self._plan.former
         if not is_closed(former, answers, self._living.gone):
             return
-        if max(each.decided for each in answers.values()) > self._chain.decided:
+        known = max(each.decided for each in answers.values())
+        if max(known, self._removed_until) > self._chain.decided:
             return
         brought = inherited(answers.values(), self._store, self._chain.decided)
         self._effects += self._fetching.ask(brought.items())
@@ -313,7 +316,8 @@ class Consensus:
         if replicas:
             said = [self._peers.reports.get(each) for each in self._living.others]
             stored = self._settings.every_decision_stored
-            until = forgotten_until(self._chain.decided, self._newest_plan, said, stored)
+            removed = BEGINNING if self._store is None else self._removed_until
+            until = forgotten_until(self._chain.decided, self._newest_plan, said, stored, removed)
             if until is not None:
                 self._give_up(Event.LEFT_BEHIND, until)
 

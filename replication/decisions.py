@@ -9,8 +9,9 @@ what is there afterwards; who writes a decision looks for a seal afterwards. Eit
 list, or its writer finds the seal, and knows that the decision does not count for it.
 
 A decision names bags by their channels, and holds none: bags come from the logs of their receivers, which
-keep them until a complete checkpoint covers them, and so does what is here. Nobody goes back behind what may
-have been removed (`forgotten_until`): something else might be decided there.
+keep them until a complete checkpoint covers them. What is here is kept until then, too, and until replicas
+have followed it. Nobody goes back behind what may have been removed (`forgotten_until`), and a replica that
+stands behind it learns from others or gives up: something else might be decided there.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def seal_decisions(
         except SnapshotDamagedError as error:
             if warn is not None:
                 warn(str(error))
-    return StoreRead(version, tuple(decided))
+    # looked for last: who removes something has said so before
+    return StoreRead(version, tuple(decided), forgotten_until(store))
 
 
 def store_decisions(

@@ -15,6 +15,8 @@ An *answer* is a report that is given for the new plan: who gave it does nothing
   live in memory it does so only once one of them votes. That one has learnt all that former plans may have
   chosen, from this one's answer, too; so no more is lost with it than with any voter. Where every decision is
   stored nothing is, and it may be the only one that the plan lists.
+* So who lacks what was removed from the store, once checkpoints covered it, votes for nothing before it has
+  learnt from others what was decided up to there: else it would decide anew what they went on from.
 """
 
 from __future__ import annotations
@@ -50,15 +52,16 @@ def _is_closed(plan: FormerPlan, answers: Mapping[int, Report], gone: Collection
 
 
 def forgotten_until(
-    decided: int, version: int, said: Iterable[Report | None], stored: bool
+    decided: int, version: int, said: Iterable[Report | None], stored: bool, removed: int
 ) -> int | None:
     """An epoch up to which nobody knows any more what followed `decided`, as far as was heard; None where
     somebody may.
 
     `said`: what each other replica that has not ended said last, those of former plans included. `version`:
-    the newest plan, in which one of them must vote unless every decision is `stored`.
+    the newest plan, in which one of them must vote unless every decision is `stored`. `removed`: up to where
+    the store may hold none any more.
     """
-    begins: list[int] = []
+    begins = [removed] if removed > decided else []
     votes = stored
     for report in said:
         if report is None:

@@ -6,8 +6,8 @@ room again they climb back. Their work goes behind all other anyway, so a short 
 longer. A node is crowded
 
 * when such work has waited for `CROWDED_SECONDS`, for those who lead need all of the time, or
-* when it has its turn but not often enough: what a replica processes now came `CROWDED_SECONDS` ago, its queue
-  has become longer since, and the node has no room. A long queue that becomes shorter is caught up with.
+* when it has its turn but too seldom: what a replica processes now came `CROWDED_SECONDS` ago, its queue has
+  become longer since, and the node has no room. A long queue that becomes shorter is caught up with.
 
 It has room when its workers are idle for a share `ROOM_SHARE` of the time, and what stepped down comes back
 when that is so for `ROOM_SECONDS` on end: it needs about as much time as those who lead.

@@ -471,7 +471,9 @@ class ManagerMachine:
                     job.publishing = checkpoint.epoch
                     effects.append(PublishCheckpoint(job.number, checkpoint, self.member))
                 case recovery.CollectSnapshots(keep):
-                    effects.append(CollectSnapshots(job.number, keep))
+                    effects.append(
+                        CollectSnapshots(job.number, keep, job.all_followed(keep[0].epoch))
+                    )
         assert job.plan is not None
         coordinator = job.coordinator
         directive = Directive(

@@ -383,10 +383,12 @@ class PublishCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CollectSnapshots:
-    """Remove from the job's store what these checkpoints don't need."""
+    """Remove from the job's store what these checkpoints don't need. `decisions`: also what replicas have
+    decided up to the first of them."""
 
     job: int
     keep: tuple[Checkpoint, ...]
+    decisions: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,10 +224,12 @@ class WitnessAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StoreRead:
-    """What the store held after it was sealed."""
+    """What the store held after it was sealed. `removed_until`: decisions up to that epoch may have been
+    removed before, as a checkpoint covers them."""
 
     plan_version: int
     decisions: tuple[StoredDecision, ...]
+    removed_until: int = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class SnapshotKeeper:
             # what is kept longer is removed with what comes later
             return
         try:
-            collected = collect(job.snapshot_store, effect.keep, job.verified)
+            collected = collect(job.snapshot_store, effect.keep, job.verified, effect.decisions)
             now = time.monotonic()
             job.collects_from = now + (now - begun) / COLLECTING_SHARE
         except StreammineError as error:

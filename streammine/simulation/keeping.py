@@ -43,7 +43,7 @@ def make_sure(store: Store, effect: machine.MakeSure) -> machine.MadeSure:
 def tidy(store: Store, effect: machine.CollectSnapshots, verified: set[str]) -> None:
     """Remove what nobody needs; where the disk fails it is left until the next time."""
     with suppress(OutputError):
-        collect(store, effect.keep, verified)
+        collect(store, effect.keep, verified, effect.decisions)
 
 
 def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:

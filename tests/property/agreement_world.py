@@ -35,6 +35,8 @@ CHECKPOINTS = (3, 5)
 OVERTAKING = 12
 """Messages from which the next one to arrive is taken."""
 TRIES_TO_AGREE = 400
+REMOVED = 0.5
+"""Share of the checkpoints with which decisions are removed from the store."""
 
 USUAL = {
     "deliver": 40.0,
@@ -123,7 +125,7 @@ class World:
         self.duel = duel
         self.haste = self.random.choice((1, 3)) if duel else 5
         self.lossy = self.random.choice((0.0, 0.1, 0.3))
-        self.covered = 0
+        self.covered = self.removed = 0
         self.followed: dict[int, BagSet] = {}
         """What was processed after each epoch, by anybody."""
         self.counts: Counter[str] = Counter()
@@ -380,7 +382,8 @@ class World:
             self.give(generation, words.DecisionDurable(effect.stored, self.seal))
         else:
             beyond = (each for each in self.records if each.decision.chosen.epoch > effect.decided)
-            self.give(generation, words.StoreRead(effect.plan_version, tuple(beyond)))
+            read = words.StoreRead(effect.plan_version, tuple(beyond), self.removed)
+            self.give(generation, read)
 
     def answer(self, index: int) -> None:
         generation, version = self.questions.pop(index)
@@ -412,6 +415,15 @@ class World:
         ]
         if reached:
             self.covered = max(self.covered, self.random.choice(reached))
+            if self.settings.every_decision_stored and self.random.random() < REMOVED:
+                self.remove()
+
+    def remove(self) -> None:
+        """From the store goes what the checkpoint covers, whoever is behind it."""
+        self.removed = self.covered
+        before = len(self.records)
+        self.records = [each for each in self.records if each.decision.chosen.epoch > self.removed]
+        self.counts["removed"] += before - len(self.records)
 
     def tell_gone(self, generation: int) -> None:
         gone = frozenset(each for each, replica in self.replicas.items() if not replica.alive)

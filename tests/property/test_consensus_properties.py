@@ -51,6 +51,11 @@ def test_stored_decisions_survive_the_loss_of_all_replicas_at_once(first: int) -
         run(seed, stored=True)
 
 
+@pytest.mark.parametrize("seed", [95, 557, 598])
+def test_nobody_decides_anew_what_was_removed_from_the_store(seed: int) -> None:
+    assert run(seed, stored=True).counts["removed"]
+
+
 @pytest.mark.parametrize("count", range(1, 40))
 def test_quorums_share_replicas_as_the_argument_wants_it(count: int) -> None:
     votes = count if count % 2 else count + 1

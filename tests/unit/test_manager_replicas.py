@@ -404,3 +404,25 @@ def test_nobody_begins_the_job_anew_for_a_replica_that_lives_and_was_far_behind(
         for slice_id, group in managed.plan.placements.items()
     }
     assert origins == {"source/0": 20, "source/1": None, "counts/0": 20, "counts/1": None}
+
+
+@pytest.mark.parametrize(("frontier", "followed"), [(20, False), (21, True), (25, True)])
+def test_what_was_agreed_on_is_kept_for_whoever_has_not_followed_it(
+    frontier: int, followed: bool
+) -> None:
+    managed = Managed("ab", graph=agreeing())
+    (second,) = managed.plan.placements[COUNTS][1:]
+    managed.hear(behind={second.generation: frontier})
+    assert managed.manager.jobs[1].all_followed(20) == followed
+
+
+def test_what_was_agreed_on_is_kept_for_whoever_is_still_being_built() -> None:
+    managed = Managed("ab", graph=agreeing())
+    job = managed.manager.jobs[1]
+    group = managed.plan.placements[COUNTS]
+    built = replace(group[1], generation=9, restore=Restore(10, None))
+    job.plan = replace(
+        managed.plan, placements=managed.plan.placements | {COUNTS: (group[0], built)}
+    )
+    assert job.all_followed(10)
+    assert not job.all_followed(20)

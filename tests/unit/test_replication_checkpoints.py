@@ -257,14 +257,14 @@ def test_an_attempt_that_can_not_be_claimed_does_not_start() -> None:
 def test_what_only_older_checkpoints_need_goes_and_a_manifest_goes_first() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
-    collected = collect(store, made[1:], set())
+    collected = collect(store, made[1:], set(), True)
     assert collected.damaged is None
     assert left(store) == [(v, e, 1) for v in "ab" for e in (20, 30)]
     assert newest_checkpoints(store, 9) == made[1:]
     kinds = [name.partition("/")[0] + name[-5:] for name in store.deleted]
     assert kinds == ["checkpoints.json"] + 2 * ["snapshots.json"] + 2 * ["snapshots0.bin"]
     assert list(collected.removed) == store.deleted
-    assert collect(store, made[1:], set()).removed == ()
+    assert collect(store, made[1:], set(), True).removed == ()
 
 
 def test_decisions_go_once_the_checkpoint_that_covers_them_was_read_back() -> None:
@@ -275,18 +275,18 @@ def test_decisions_go_once_the_checkpoint_that_covers_them_was_read_back() -> No
         store_decisions(store, A, 1, (StoredDecision(1, decision),))
     store.delete(made[0].slices["a/0"].record.name.replace(".json", "-000000.bin"))
     before = dict(store.blobs)
-    assert collect(store, made, set()).damaged is not None
+    assert collect(store, made, set(), True).damaged is not None
     assert store.blobs == before
     assert forgotten_until(store) == BEGINNING
     snapshot(store, A, 10)
     store.refused = "decisions/"
     with pytest.raises(OutputError):
-        collect(store, made, set())
+        collect(store, made, set(), True)
     assert forgotten_until(store) == 10, "it is said before it is so"
     store.refused = None
-    assert len(collect(store, made, set()).removed) == 1
+    assert len(collect(store, made, set(), True).removed) == 1
     made = [*made[1:], *full_ones(store, 30)]
-    assert collect(store, made, set()).damaged is None
+    assert collect(store, made, set(), True).damaged is None
     assert forgotten_until(store) == 20
     assert store.list("forgotten/") == [mark_name(20)]
     assert [last_decided(name) for name in store.list("decisions/")] == [25]
@@ -300,7 +300,7 @@ def test_no_manifest_goes_before_the_oldest_kept_checkpoint_was_read_back() -> N
         chain.append(snapshot(store, A, epoch, chain[-1]))
     made = [published(store, one.epoch, a=one) for one in chain]
     store.damage(chain[1].name.replace(".json", "-000000.bin"))
-    assert collect(store, made[1:], set()).damaged is not None
+    assert collect(store, made[1:], set(), True).damaged is not None
     assert newest_checkpoints(store, None) == made
 
 
@@ -308,7 +308,7 @@ def test_nothing_to_keep_means_that_nothing_goes() -> None:
     store = Blobs()
     full_ones(store, 10, 20)
     before = dict(store.blobs)
-    assert collect(store, [], set()).removed == ()
+    assert collect(store, [], set(), True).removed == ()
     assert store.blobs == before
 
 
@@ -321,7 +321,7 @@ def test_a_chain_stays_whole_however_old_its_base() -> None:
     made = [
         published(store, one.epoch, a=one, b=base) for one, base in zip(chain, bases, strict=True)
     ]
-    assert collect(store, made[2:], set()).damaged is None
+    assert collect(store, made[2:], set(), True).damaged is None
     assert left(store) == [("a", e, 1) for e in (10, 20, 30, 40)] + [("b", e, 1) for e in (30, 40)]
     verify_snapshot(store, chain[-1])
 
@@ -330,7 +330,7 @@ def test_snapshots_of_a_finished_slice_go() -> None:
     store = Blobs()
     snapshot(store, A, 10)
     made = [published(store, epoch, a=None, b=snapshot(store, B, epoch)) for epoch in (20, 30)]
-    collect(store, made, set())
+    collect(store, made, set(), True)
     assert left(store) == [("b", 20, 1), ("b", 30, 1)]
 
 
@@ -343,7 +343,7 @@ def test_orphans_of_earlier_epochs_go_and_what_is_being_written_stays() -> None:
         store.put(name, b"state")
     given_up = snapshot(store, B, 25)
     made = full_ones(store, 20, 30)
-    collect(store, made, set())
+    collect(store, made, set(), True)
     assert old_orphan not in store.blobs
     assert given_up.name not in store.blobs
     assert same_epoch in store.blobs
@@ -357,7 +357,7 @@ def test_what_later_snapshots_build_on_stays() -> None:
     second = snapshot(store, B, 35, first)
     third = snapshot(store, B, 40, second)
     made = full_ones(store, 20, 30)
-    collect(store, made, set())
+    collect(store, made, set(), True)
     assert [epoch for vertex, epoch, _ in left(store) if vertex == "b"] == [20, 25, 30, 35, 40]
     verify_snapshot(store, third)
 
@@ -374,7 +374,7 @@ def test_a_younger_replica_keeps_the_chain_that_it_goes_on_from() -> None:
     for name in (orphan, in_the_making, first_of_three):
         store.put(name, b"state")
     made = full_ones(store, 20, 30)
-    collect(store, made, set())
+    collect(store, made, set(), True)
     verify_snapshot(store, last)
     assert gone.name not in store.blobs
     assert orphan not in store.blobs
@@ -390,7 +390,7 @@ def test_older_generations_go_with_their_epochs() -> None:
         for epoch in (20, 30)
     ]
     late = snapshot(store, A, 35)
-    collect(store, made, set())
+    collect(store, made, set(), True)
     assert lost.name not in store.blobs
     assert late.name in store.blobs, "nobody knows yet which replica the next checkpoint takes"
 
@@ -399,7 +399,7 @@ def test_another_attempts_manifest_of_a_kept_epoch_goes_when_it_is_the_older() -
     store = Blobs()
     other = published(store, 20, 1, a=snapshot(store, A, 20, generation=65537), b=None)
     made = full_ones(store, 20, 30)
-    collect(store, made, set())
+    collect(store, made, set(), True)
     assert newest_checkpoints(store, 9) == made
     assert other.slices["a/0"].record is not None
     assert other.slices["a/0"].record.name in store.blobs, "it is of a younger generation"
@@ -408,7 +408,7 @@ def test_another_attempts_manifest_of_a_kept_epoch_goes_when_it_is_the_older() -
 def test_a_checkpoint_of_a_later_epoch_is_left_alone() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
-    collect(store, made[:2], set())
+    collect(store, made[:2], set(), True)
     assert newest_checkpoints(store, 9) == made
 
 
@@ -422,13 +422,13 @@ def test_nothing_goes_before_the_oldest_kept_checkpoint_was_read_back() -> None:
         store = Blobs()
         store.blobs = dict(sound.blobs)
         store.damage(name)
-        collected = collect(store, made[1:3], set())
+        collected = collect(store, made[1:3], set(), True)
         assert collected.removed == ()
         assert collected.damaged is not None
         assert name in collected.damaged
         assert not store.deleted
         # Once it is not needed any more, it does no more harm.
-        assert collect(store, made[2:], set()).damaged is None
+        assert collect(store, made[2:], set(), True).damaged is None
         assert newest_checkpoints(store, 9) == made[2:]
 
 
@@ -439,21 +439,21 @@ def test_each_snapshot_of_a_chain_is_read_back_once() -> None:
         chain.append(snapshot(store, A, epoch, chain[-1]))
     made = [published(store, one.epoch, a=one) for one in chain]
     verified: set[str] = set()
-    assert collect(store, made[:2], verified).removed == ()
+    assert collect(store, made[:2], verified, True).removed == ()
     assert verified == set(), "nothing was to go"
     orphan = SnapshotName(A, 5, 1).header
     store.put(orphan, b"published, and not needed")
-    assert collect(store, made[:2], verified).removed == (orphan,)
+    assert collect(store, made[:2], verified, True).removed == (orphan,)
     assert verified == {chain[0].name}
-    assert collect(store, made[1:3], verified).removed == (checkpoint_name(10, Term(0)),)
+    assert collect(store, made[1:3], verified, True).removed == (checkpoint_name(10, Term(0)),)
     assert verified == {one.name for one in chain[:2]}
     store.damage(SnapshotName(A, 10, 1).part(0))
     store.put(orphan, b"and once more")
-    assert collect(store, made[2:4], verified).damaged is None
+    assert collect(store, made[2:4], verified, True).damaged is None
     assert verified == {one.name for one in chain[:3]}
     store.damage(SnapshotName(A, 40, 1).part(0))
     store.put(orphan, b"and once more")
-    damaged = collect(store, made[3:], verified).damaged
+    damaged = collect(store, made[3:], verified, True).damaged
     assert SnapshotName(A, 40, 1).part(0) in str(damaged)
     assert verified == {one.name for one in chain[:3]}
 
@@ -462,7 +462,7 @@ def test_what_was_verified_and_is_not_needed_any_more_is_forgotten() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
     verified: set[str] = set()
-    collect(store, made[1:], verified)
+    collect(store, made[1:], verified, True)
     assert verified == {record(each) for each in made[1].slices.values()}
 
 
@@ -475,7 +475,7 @@ def test_a_missing_manifest_of_the_oldest_kept_checkpoint_is_noticed() -> None:
     store = Blobs()
     made = full_ones(store, 10, 20, 30)
     store.delete(checkpoint_name(20, Term(0)))
-    assert "epoch 20 has no manifest" in str(collect(store, made[1:], set()).damaged)
+    assert "epoch 20 has no manifest" in str(collect(store, made[1:], set(), True).damaged)
     assert len(left(store)) == 6
 
 
@@ -487,7 +487,7 @@ def test_a_new_base_does_not_replace_the_old_one_before_it_is_verified() -> None
     grown_again = snapshot(store, A, 40, rebased)
     made = [published(store, one.epoch, a=one) for one in (base, grown, rebased, grown_again)]
     store.damage(SnapshotName(A, 30, 1).part(0))
-    assert SnapshotName(A, 30, 1).part(0) in str(collect(store, made[2:], set()).damaged)
+    assert SnapshotName(A, 30, 1).part(0) in str(collect(store, made[2:], set(), True).damaged)
     verify_snapshot(store, grown)
     assert newest_checkpoints(store, 9) == made
 
@@ -528,7 +528,7 @@ def test_whatever_happened_the_kept_checkpoints_and_all_later_work_stay_readable
     epochs = sorted({one_epoch, other_epoch})
     keep = [published(store, e, a=records.get(("a", e)), b=records.get(("b", e))) for e in epochs]
     before = set(store.blobs)
-    collected = collect(store, keep, set())
+    collected = collect(store, keep, set(), True)
     assert collected.damaged is None
     assert before - set(store.blobs) == set(collected.removed)
     assert newest_checkpoints(store) == keep
@@ -543,4 +543,4 @@ def test_whatever_happened_the_kept_checkpoints_and_all_later_work_stay_readable
         goes_on = younger and last.get((vertex, record.generation)) == record
         if record.epoch >= epochs[-1] or goes_on:
             verify_snapshot(store, record)
-    assert collect(store, keep, set()).removed == ()
+    assert collect(store, keep, set(), True).removed == ()

@@ -55,7 +55,7 @@ def test_old_snapshots_are_removed_in_a_share_of_the_time(
     now = 100.0
     begun: list[float] = []
 
-    def slow(store: object, keep: object, verified: object) -> Collected:
+    def slow(store: object, keep: object, verified: object, decisions: object) -> Collected:
         nonlocal now
         begun.append(now)
         now += 0.1
@@ -65,7 +65,7 @@ def test_old_snapshots_are_removed_in_a_share_of_the_time(
     monkeypatch.setattr(recovery, "collect", slow)
     keeper, job = SnapshotKeeper("node-1"), cast(HostedJob, Failing(OutputError("")))
     for _ in range(12):
-        keeper.collect(job, machine.CollectSnapshots(7, ()))
+        keeper.collect(job, machine.CollectSnapshots(7, (), True))
         now += 1.0
     # a fiftieth of the time: 5 s of rest
     assert begun == pytest.approx([100.0, 105.1, 110.2])
