@@ -43,11 +43,10 @@ from streammine.model.contracts import (
     Position,
     SequentialOperator,
     StatefulOperator,
+    Traits,
 )
 from streammine.model.epochs import BEGINNING, INFINITY
-from streammine.model.ids import (
-    SliceId,
-)
+from streammine.model.ids import SliceId
 from streammine.model.job import DEAD_LETTERS, Edge, EdgeKind, JobGraph, Vertex
 from streammine.model.manifest import SinkDescription
 from streammine.model.recovery_policy import wants_gap
@@ -157,14 +156,10 @@ class CompiledJob:
                 nodes.append(self._logical_operator(name))
             else:
                 sink = self.topology.sinks[name]
+                copies = self._redundancy(sink)
                 nodes.append(
                     LogicalNode(
-                        name,
-                        "sink",
-                        (sink.input,),
-                        slices=sink.slices,
-                        ordered=sink.ordered,
-                        **self._redundancy(sink),
+                        name, "sink", (sink.input,), sink.slices, ordered=sink.ordered, **copies
                     )
                 )
         return nodes
@@ -177,6 +172,7 @@ class CompiledJob:
                 name,
                 settings.stateless_kind,
                 settings.input_names,
+                traits=Traits(deterministic=operator is None or operator.deterministic),
                 max_rounds=getattr(settings, "max_rounds", None),
                 may_die=settings.sets_aside,
             )

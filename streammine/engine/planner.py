@@ -129,8 +129,12 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         edges.append(_committer_edge(DEAD_LETTERS))
     loops = _loops(by_name, vertices, edges)
     _check_upstream_of_merges(by_name, vertices)
+    _check_replicas_agree(by_name)
     _check_upstream_of_agreement(by_name, vertices, edges)
     _check_downstream_of_merges(by_name, vertices, edges)
+    for name in vertices.keys() & by_name.keys():
+        if _that_may_differ(by_name, name):
+            vertices[name] = replace(vertices[name], replicable=False)
     return JobGraph(tuple(vertices.values()), _with_kinds(edges, loops), loops)
 
 
@@ -241,6 +245,30 @@ def _check_upstream_of_agreement(
                     f"{found.discipline}; use consensus for {upstream!r}",
                     part=name,
                 )
+
+
+def _check_replicas_agree(by_name: Mapping[str, LogicalNode]) -> None:
+    """Of what replicas make, and what is made once more after a loss, the first to come counts: so all of it
+    must be the same."""
+    for name, node in by_name.items():
+        if node.replicas < 2:
+            continue
+        for maker in _that_may_differ(by_name, name):
+            kind = node.kind if node.kind in ("source", "sink") else "operator"
+            whose = "its replicas" if maker == name else f"it gets rows from {maker!r}, and they"
+            raise TopologyError(
+                f"{kind} {name!r}: {whose} may differ, for {maker!r} says of itself that it is not "
+                f"deterministic; give {name!r} replicas: 1 and scheme: passive-replication, or make "
+                f"{maker!r} deterministic (context.random, and event times instead of a clock)",
+                part=name,
+            )
+
+
+def _that_may_differ(by_name: Mapping[str, LogicalNode], name: str) -> list[str]:
+    """Who is not deterministic, of a node and all that leads to it, nearest first."""
+    return [
+        each for each in (name, *_upstream(by_name, name)) if not by_name[each].traits.deterministic
+    ]
 
 
 def _upstream(by_name: Mapping[str, LogicalNode], name: str) -> dict[str, None]:

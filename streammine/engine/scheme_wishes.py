@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.manager_stimuli import SchemeAsked
+from streammine.model.ids import SliceId
 from streammine.model.job import Plan
 from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.model.suggestions import hint, listed
@@ -28,8 +29,18 @@ def scheme_refusal(job: ManagedJob, wish: SchemeAsked, nodes: int) -> str | None
         return f"{wish.scheme} needs a second node; start another one first"
     for slice_id in meant:
         if Scheme(wish.scheme).deploys and not job.graph.vertex(slice_id.vertex).replicable:
-            return f"{slice_id.vertex} is a live source: clients send to one receiver"
+            return _why_alone(job, slice_id)
     return None
+
+
+def _why_alone(job: ManagedJob, slice_id: SliceId) -> str:
+    """Of a slice that can't have a second replica."""
+    if job.graph.vertex(slice_id.vertex).kind == "source":
+        return f"{slice_id.vertex} is a live source: clients send to one receiver"
+    return (
+        f"{slice_id.vertex} is not deterministic, or takes from an operator that is not, by what that "
+        "says of itself: its replicas would differ"
+    )
 
 
 def asked_plan(job: ManagedJob, wish: SchemeAsked) -> Plan:

@@ -89,8 +89,9 @@ EdgeKind = Literal["plain", "entry", "inside", "back", "exit"]
 class Vertex:
     """A vertex of the running graph; `reason` says why it has its discipline. Of each slice there are
     `replicas` where there are as many nodes; all but the first stand as `scheme` says at first.
-    `replicable`: there may be several. `window_epochs`: the window beyond which it keeps nothing of an epoch;
-    None where it may keep it without end. It tumbles, unless `slide_epochs` says how far apart windows begin.
+    `replicable`: there may be several, which make the same. `window_epochs`: the window beyond which it keeps
+    nothing of an epoch; None where it may keep it without end. It tumbles, unless `slide_epochs` says how far
+    apart windows begin.
 
     Stateless operators have no vertex of their own: they run in the slices of `host` vertices, see
     `Edge.stages`.

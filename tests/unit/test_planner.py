@@ -218,3 +218,46 @@ def test_an_operator_that_ends_epochs_for_every_key_has_one_slice_and_says_why()
     found = graph(stateful("ends", "source", slices=3, every_key=True)).vertex("ends")
     assert found.slices == 1
     assert "every_key" in found.reason
+
+
+ERRATIC = Traits(deterministic=False)
+
+
+@pytest.mark.parametrize(
+    ("operators", "sink", "refused"),
+    [
+        (
+            [stateful("erratic", "source", traits=ERRATIC, replicas=2)],
+            {},
+            "operator 'erratic': its",
+        ),
+        (
+            [
+                LogicalNode("erratic", "stateless", ("source",), traits=ERRATIC),
+                stateful("counts", "erratic", replicas=2),
+            ],
+            {},
+            "operator 'counts': it gets rows from 'erratic'",
+        ),
+        (
+            [stateful("erratic", "source", traits=ERRATIC)],
+            {"replicas": 2},
+            "sink 'result': it gets",
+        ),
+    ],
+)
+def test_what_is_not_deterministic_has_no_replicas_nor_has_what_takes_from_it(
+    operators: list[LogicalNode], sink: dict[str, Any], refused: str
+) -> None:
+    with pytest.raises(TopologyError, match=refused):
+        graph(*operators, sink=sink)
+
+
+def test_nobody_gives_replicas_to_what_may_differ() -> None:
+    found = graph(
+        stateful("before", "source"),
+        stateful("erratic", "before", traits=ERRATIC),
+        stateful("behind", "erratic"),
+    )
+    alone = {vertex.name for vertex in found.vertices if not vertex.replicable}
+    assert alone == {"erratic", "behind", "result"}
