@@ -1,6 +1,8 @@
 """How long the steps of recoveries took, as far as they were measured: the newest of each.
 
-A step without a length takes the median of its newest times, so that one odd measurement does not matter.
+A step without a length takes the median of its newest times, so that one odd measurement does not matter;
+noticing a loss takes the longest of them: a process that ends is seen at once, one that hangs only when its
+session is over, and what has happened may happen again.
 One with a length takes longer the more bytes there are, but not in proportion: the smallest snapshot waits
 for a turn and for files to open. So the newest of each size are kept apart, for a standby takes small
 increments in all the time and a large snapshot hardly ever, and their medians are points of a curve. It never
@@ -61,7 +63,7 @@ class RecoveryHistory:
         """Where nothing is missing."""
         assert not self.missing, f"not measured yet: {', '.join(self.missing)}"
         return StepTimes(
-            self._median_seconds(Step.DETECT),
+            self._longest_detection_seconds(),
             self._median_seconds(Step.SWITCH),
             self._median_seconds(Step.DEPLOY),
             self._loads(),
@@ -79,10 +81,14 @@ class RecoveryHistory:
         return ((0.0, _seconds_of_nothing(curve)), *curve)
 
     def _median_seconds(self, step: Step) -> float:
-        newest = self._newest[step]
-        if step is Step.DETECT and self._detection_seconds is not None and not newest:
+        return median(each.seconds for each in self._newest[step].measurements)
+
+    def _longest_detection_seconds(self) -> float:
+        newest = self._newest[Step.DETECT].measurements
+        if not newest:
+            assert self._detection_seconds is not None
             return self._detection_seconds
-        return median(each.seconds for each in newest.measurements)
+        return max(each.seconds for each in newest)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A scheme is *left* at once when its estimate is beyond the time that a recovery may take: safety comes first,
 whenever that is. It is *entered* only with something to spare, so that small changes don't throw the slice
 out again: its estimate is at most `SAFETY_SHARE` of that time. Of those it is the cheapest, of equally cheap
-ones the fastest. A scheme that fits is left only for one that costs less, and only when that is allowed.
+ones the fastest. A scheme that fits is left only for one that costs less by `WORTH_SHARE` of its cost, for
+each change costs, too, and what is measured is never quite the same; and only when that is allowed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from streammine.model.schemes import Scheme
 
 SAFETY_SHARE = 0.8
 """Of the time that a recovery may take: what the estimate of a scheme may be for it to be entered."""
+
+WORTH_SHARE = 0.02
+"""Of its cost that must be saved for a scheme that fits to be left."""
 
 Choice = tuple[Scheme, str]
 """With the reason."""
@@ -38,8 +42,12 @@ def choose(present: Scheme, assessment: Assessment, goal: RecoveryGoal, may_save
     if not safe:
         return present, "it fits, and nothing else does with a margin"
     cheapest = _cheapest(safe, assessment)
-    if assessment.costs[cheapest] >= assessment.costs[present]:
-        return present, "the cheapest that fits"
+    saved = assessment.costs[present] - assessment.costs[cheapest]
+    if saved <= WORTH_SHARE * assessment.costs[present]:
+        return (
+            present,
+            "the cheapest that fits" if saved <= 0 else "hardly dearer than the cheapest",
+        )
     if not may_save:
         return present, f"it fits; {cheapest} is cheaper, but the last change is too recent"
     return cheapest, f"the cheapest within {safe_seconds:.3g} s"

@@ -249,6 +249,9 @@ class ManagedJob:
         first = self.recovery.first_generation
         return first if version == 1 else self.graph.newest_generation(version, first)
 
+    def drains(self, node: str) -> bool:
+        return self.plan is not None and node in self.plan.draining
+
     def usable_nodes(self, nodes: Sequence[Node]) -> list[Node]:
         assert self.plan is not None
         return [node for node in nodes if node[0] not in self.plan.draining]

@@ -96,12 +96,13 @@ class SchemeControl:
                 self._meter(slice_id, each.generation).note(clock_seconds, each.counters)
             self._replays[slice_id.vertex].note((slice_id, each.generation), each.counters)
 
-    def lost(self, now_seconds: float, node: Node) -> None:
+    def lost(self, now_seconds: float, node: Node, draining: bool) -> None:
         """It is known from now on that a node is gone, which lived when it was last heard of, and may have
-        lived until it was to be heard of again: half of that time is taken for lived."""
+        lived until it was to be heard of again: half of that time is taken for lived. One that was `draining`
+        went on purpose, and says nothing of how losses are noticed."""
         heard = self._heard.pop(node, None)
         self._steps.pop(node, None)
-        if heard is not None:
+        if heard is not None and not draining:
             silent_seconds = now_seconds - heard.at_seconds[-1]
             lived_seconds = min(silent_seconds, heard.beat_seconds) / 2
             self.controller.measured(Measurement(Step.DETECT, silent_seconds - lived_seconds))

@@ -11,6 +11,7 @@ from streammine.assembly import POLICIES
 from streammine.engine.job_status import job_status
 from streammine.engine.manager import ManagerMachine
 from streammine.engine.manager_stimuli import (
+    DrainAsked,
     Elected,
     NodesChanged,
     Reported,
@@ -214,6 +215,14 @@ def test_a_lost_node_says_how_long_losses_go_unnoticed() -> None:
     told(manager, Ticked(3.0, 1003.0), NodesChanged(NODES[:1]))
     # last heard at 2.25, and it was to be heard again 0.25 s later
     assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.75 - 0.25 / 2)]
+
+
+def test_a_node_that_was_drained_says_nothing_of_how_losses_are_noticed() -> None:
+    manager = manager_of()
+    told(manager, DrainAsked("b"))
+    beat(manager, 2.0)
+    told(manager, NodesChanged(NODES[:1], 2.1))
+    assert control_of(manager).measurements == []
 
 
 def test_a_loss_and_a_heartbeat_are_noticed_when_they_come() -> None:

@@ -117,6 +117,18 @@ def test_until_a_loss_was_detected_it_takes_the_longest_time_that_it_may() -> No
     assert history.times.detect_seconds == 0.5
 
 
+def test_one_loss_that_went_unnoticed_for_long_counts_among_many_that_did_not() -> None:
+    history = RecoveryHistory(detection_seconds=4.0)
+    for measurement in MEASURED:
+        history.add(measurement)
+    for seconds in (0.1, 3.9, *[0.1] * (WINDOW - 2)):
+        history.add(Measurement(Step.DETECT, seconds))
+    assert history.times.detect_seconds == 3.9
+    for _ in range(2):
+        history.add(Measurement(Step.DETECT, 0.1))
+    assert history.times.detect_seconds == 0.1, "it is long ago"
+
+
 def test_an_instant_is_measured_too_and_what_has_no_bytes_is_not() -> None:
     times = known([(0.0, 1e-4), (0.5, 0.0)])
     assert 0 < times.loading_seconds(100.0) <= 1e-6

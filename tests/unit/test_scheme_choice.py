@@ -64,7 +64,7 @@ def test_the_more_state_and_the_more_input_the_higher_the_rung(
     state_mb: float, input_mb: float, chosen: Scheme
 ) -> None:
     # what keeps a standby up to date costs nothing here, so the ladder's order is that of the costs
-    goal = RecoveryGoal(2.0, weights=CostWeights(cpu=0, network=0.001))
+    goal = RecoveryGoal(2.0, weights=CostWeights(cpu=0, network=0.1))
     busy = seen(state_mb, input_mb, output_bytes_per_second=100e6)
     assert settled(goal, busy).stances[SLICE].scheme is chosen
 
@@ -98,6 +98,16 @@ def test_what_may_not_lose_is_recovered_precisely_whatever_the_semantics() -> No
         stance.scheme is COLD
     )  # the others' estimates are above 2.8 s, which passive takes with gaps
     assert stance.assessment.estimates[PASSIVE].seconds == pytest.approx(3.5)
+
+
+def test_a_scheme_that_fits_is_not_left_for_one_that_costs_hardly_less() -> None:
+    seconds = [9.0, 9.0, 1.0, 1.0, 1.0, 0.0]
+    for cost, chosen in ((1.53, STANDBY), (1.48, COLD)):
+        assessment = assessed(seconds, [0.0, 1.0, cost, 1.55, 1.54, 1.6])
+        assert choose(STANDBY, assessment, TWO_SECONDS, may_save=True)[0] is chosen
+    # neither is it left where it costs nothing at all
+    free = assessed([1.0] * 6, [0.0] * 6)
+    assert choose(PASSIVE, free, TWO_SECONDS, may_save=True)[0] is PASSIVE
 
 
 def test_weights_say_what_is_cheapest() -> None:
