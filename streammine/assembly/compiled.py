@@ -416,10 +416,10 @@ class CompiledJob:
                 environment,
                 lambda: self._slice_operator(vertex, replica, incoming, environment),
             ),
+            restored_after,
         )
-        if self.graph.loop(vertex.name) is None:
-            return OperatorProcessor(*parts)
-        return LoopProcessor(*parts)
+        in_loop = self.graph.loop(vertex.name) is not None
+        return LoopProcessor(*parts) if in_loop else OperatorProcessor(*parts)
 
     def _slice_operator(
         self,

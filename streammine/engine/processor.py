@@ -22,6 +22,7 @@ from streammine.engine.bag import Bag, BagMemory
 from streammine.engine.blame import Blame
 from streammine.engine.edges import OutgoingEdges
 from streammine.engine.kept import loaded
+from streammine.engine.open_shares import OpenShares
 from streammine.engine.order import in_strict_order
 from streammine.engine.run_output import RunOutput
 from streammine.engine.slice_settings import (
@@ -59,7 +60,7 @@ from streammine.model.contracts import (
     TellsTogether,
 )
 from streammine.model.disciplines import Discipline
-from streammine.model.epochs import INFINITY, EpochDefinition
+from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.ids import (
     KEY_COLUMN_PREFIX,
     SliceId,
@@ -106,6 +107,7 @@ class OperatorProcessor:
         epoch: EpochDefinition,
         order_columns: tuple[str, ...] = (),
         load_state: StateLoading | None = None,
+        restored_after: int = BEGINNING,
     ) -> None:
         self.slice_id = slice_id
         self.discipline = discipline
@@ -114,13 +116,14 @@ class OperatorProcessor:
         self.memory = memory
         self.epoch = epoch
         self.order_columns = order_columns
-        self.counters = Counters()
+        self.counters = Counters(counted_after=restored_after)
         self.held: SnapshotRecord | None = None
         """The snapshot that the state is exactly that of."""
         self._load_state = load_state
         self._use(operator)
         self._accumulators: dict[int, dict[tuple[int, int], Accumulator]] = {}
         self._bags: dict[int, dict[tuple[int, int], Bag]] = {}
+        self._open_rows, self._open_batches = OpenShares(), OpenShares()
 
     def _use(self, operator: StatefulOperator | SequentialOperator) -> None:
         self.operator = operator
@@ -186,6 +189,8 @@ class OperatorProcessor:
             with Blame(self.slice_id, self._epoch_of(closed[0]), self._epoch_of(closed[-1])):
                 self._tell(leaving)
             leaving.end(closed[-1] + 1)
+            self._open_rows.close(closed[-1])
+            self._open_batches.close(closed[-1])
         outputs = leaving.outputs
         self.counters.rows_out += sum(output.rows for output in outputs)
         self.counters.rows_dead = self.edges.rows_dead
@@ -228,7 +233,15 @@ class OperatorProcessor:
         for epoch in [each for each in self._bags if each <= taken.epoch]:
             for bag in self._bags.pop(epoch).values():
                 bag.drop()
+        self._count_after(taken.epoch)
         return taken, nbytes
+
+    def _count_after(self, epoch: int) -> None:
+        """What was counted of epochs up to this one has led to nothing: their rows are in the state."""
+        self.counters.batches_in -= self._open_batches.close(epoch)
+        self._open_rows.close(epoch)
+        self.counters.rows_in = self._open_rows.total
+        self.counters.counted_after = epoch
 
     def _freeze(self, item: Freeze) -> FrozenSlice:
         if self._keeping is None:
@@ -266,10 +279,9 @@ class OperatorProcessor:
     def _accumulate(self, item: Accumulate) -> None:
         batch = loaded(item.body)
         assert batch is not None
-        self.counters.rows_in += batch.num_rows
-        self.counters.batches_in += 1
         # without order one accumulator serves all channels: it can't be taken back, and needn't be
         channel = -1 if self.discipline is Discipline.NONE else item.channel
+        self._count(item.epoch, channel, batch.num_rows)
         key = (item.port, channel)
         if self._buffers:
             bags = self._bags.setdefault(item.epoch, {})
@@ -287,7 +299,15 @@ class OperatorProcessor:
         with Blame(self.slice_id, epoch):
             accumulator.add(visible(batch))
 
+    def _count(self, epoch: int, channel: int, rows: int) -> None:
+        self.counters.rows_in += rows
+        self.counters.batches_in += 1
+        self._open_rows.add(epoch, channel, rows)
+        self._open_batches.add(epoch, channel, 1)
+
     def _discard(self, channel: int, epoch: int) -> None:
+        self.counters.rows_in -= self._open_rows.take_out(epoch, channel)
+        self.counters.batches_in -= self._open_batches.take_out(epoch, channel)
         for held in (self._accumulators.get(epoch), self._bags.get(epoch)):
             for key in [key for key in held or () if key[1] == channel]:
                 assert held is not None

@@ -470,10 +470,14 @@ class BatchSpill(Protocol):
 
 @dataclass
 class Counters:
-    """What a slice has done; sums over slices are what people see. Of an operator that GoesByTime, `epochs`
-    leaves out those that became due between others of one run."""
+    """What a slice has done; sums over slices are what people see. `rows_in` and `batches_in`: what has come
+    of an epoch, and was not discarded for another replica's bag; an operator's `rows_in` are those of epochs
+    above `counted_after`, for what is in the snapshot that it goes on from was counted elsewhere.
+    `waiting_bytes` wait in the operator, in memory, for the end of their epochs. Of an operator that
+    GoesByTime, `epochs` leaves out those that became due between others of one run."""
 
     rows_in: int = 0
+    counted_after: int = BEGINNING
     rows_out: int = 0
     rows_dead: int = 0
     batches_in: int = 0

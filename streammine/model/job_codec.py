@@ -49,15 +49,15 @@ def encode_outcome(outcome: JobOutcome) -> bytes:
 
 
 def _by_vertex(counters: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Sums over each vertex's slices; of points in time the first or the last."""
+    """Sums over each vertex's slices; of points in time the first or the last, of epochs the last."""
     folded: dict[str, dict[str, float]] = {}
     for name, of_slice in counters.items():
         into = folded.setdefault(f"{name.rpartition('/')[0]}/0", {})
         for counter, value in of_slice.items():
             if counter not in into:
                 into[counter] = value
-            elif counter.endswith("_at"):
-                latest = counter.startswith("last_")
+            elif counter.endswith(("_at", "_after")):
+                latest = counter.startswith("last_") or counter.endswith("_after")
                 into[counter] = (max if latest else min)(into[counter], value)
             else:
                 into[counter] += value

@@ -21,6 +21,7 @@ from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import CloseEpoch, Finish, WorkResult
 from streammine.model.contracts import BatchSpill, Position, Store
 from streammine.model.control import DamagedSnapshot
+from streammine.model.epochs import BEGINNING
 from streammine.model.errors import (
     JobFailedError,
     ProtocolError,
@@ -79,6 +80,8 @@ class HostedSlice:
         for name, stage in self.processor.edges.stage_counters().items():
             values[f"stage:{name}:rows_in"] = stage.rows_in
             values[f"stage:{name}:rows_out"] = stage.rows_out
+        if counted.counted_after != BEGINNING:
+            values["counted_after"] = counted.counted_after
         if self.pace_began_at is not None:
             values["pace_began_at"] = self.pace_began_at
         if self.first_read_at is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from streammine.engine.kept import loaded
-from streammine.engine.processor import Processor
+from streammine.engine.processor import OperatorProcessor, Processor
 from streammine.engine.slice import SliceMachine
 from streammine.engine.slice_settings import EPOCHS_PER_RUN
 from streammine.engine.stimuli import (
@@ -18,6 +19,7 @@ from streammine.engine.stimuli import (
     Work,
     WorkResult,
 )
+from streammine.model.disciplines import Discipline
 from streammine.model.epoch_ranges import EpochRanges
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
@@ -34,7 +36,8 @@ Contents = dict[int, dict[int, int]]
 @dataclass
 class ReplicaBook:
     """One replica. `sources`: the sender by input channel. `made` and `taken` hold the contents of bags
-    that are not complete yet; `lost` are the epochs that it says it has lost, `unwanted` those that a source
+    that are not complete yet; `rows_in` counts the rows that it has taken and not given back, by channel and
+    epoch; `lost` are the epochs that it says it has lost, `unwanted` those that a source
     was told to pass over, of which it may have made a part before. `asked`: the epochs that it was asked to
     close last."""
 
@@ -51,6 +54,7 @@ class ReplicaBook:
     processed_below: int = BEGINNING
     made: Contents = field(default_factory=dict)
     taken: Contents = field(default_factory=dict)
+    rows_in: Counter[tuple[int, int]] = field(default_factory=Counter)
     open_epochs: dict[int, int] = field(default_factory=dict)
     unwanted: EpochRanges = field(default_factory=EpochRanges)
     lost: EpochRanges = field(init=False)
@@ -100,6 +104,7 @@ class ReplicaBook:
                 case Discard(channel, epoch):
                     assert epoch > closing, f"{self.name}: data of epoch {epoch} taken back"
                     self.taken.get(channel, {}).pop(epoch, None)
+                    self.rows_in.pop((channel, epoch), None)
                 case CloseEpoch(epoch):
                     assert epoch > closing, f"{self.name}: {epoch} closed after {closing}"
                     closing = epoch
@@ -117,6 +122,7 @@ class ReplicaBook:
         assert batch is not None
         taken = self.taken.setdefault(channel, {})
         taken[epoch] = contents.more(channel, taken.get(epoch, 0), batch)
+        self.rows_in[channel, epoch] += batch.num_rows
 
     def _closes(self, epoch: int, contents: BagContents) -> None:
         """All channels have ended the epoch, and everything sent in it was accumulated."""
@@ -165,6 +171,7 @@ class ReplicaBook:
             self._closes(epoch, contents)
             self.closed_up_to = epoch
         self._check_closed(result)
+        self._check_counted()
         self.finished = self.finished or result.finished
         self._complete(result, contents)
 
@@ -182,12 +189,22 @@ class ReplicaBook:
         left = [epoch for epoch in self.asked if epoch not in closed]
         assert not left or left[0] > last, f"{self.name}: {left[0]} is left open before {last}"
 
+    def _check_counted(self) -> None:
+        """With what the bags must have had when they were closed: each row counts once."""
+        processor = self.processor
+        # without order nothing is given back
+        if isinstance(processor, OperatorProcessor) and processor.discipline is not Discipline.NONE:
+            counted, taken = processor.counters.rows_in, self.rows_in.total()
+            assert counted == taken, f"{self.name} has taken {taken} rows, and counts {counted}"
+
     def _takes_state(self, epoch: int) -> None:
         assert epoch >= self.closed_up_to, f"{self.name} went back to {epoch}"
         self.closed_up_to = self.frozen_up_to = self.restored_after = epoch
         for held in (*self.taken.values(), *self.made.values()):
             for each in [each for each in held if each <= epoch]:
                 del held[each]
+        for key in [key for key in self.rows_in if key[1] <= epoch]:
+            del self.rows_in[key]
 
     def _complete(self, result: WorkResult, contents: BagContents) -> None:
         """The bags that nothing can be added to any more."""

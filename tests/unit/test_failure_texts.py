@@ -66,6 +66,7 @@ def test_counters_of_very_many_slices_are_summed_by_vertex_to_be_kept() -> None:
         for index in range(slices)
     }
     counters |= {f"source/{index}": {"rows_in": 1.0} for index in range(3)}
+    counters |= {f"moved/{each}": {"counted_after": 5.0 + each % 2} for each in range(3)}
     counters |= {f"result.committer/{each}": {"last_commit_at": 20.0 + each} for each in range(2)}
     data = encode_outcome(JobOutcome("finished", None, counters))
     assert len(data) <= OUTCOME_BYTES <= PART_BYTES
@@ -73,6 +74,7 @@ def test_counters_of_very_many_slices_are_summed_by_vertex_to_be_kept() -> None:
     assert read.counters == {
         "counts/0": {"rows_in": 2.0 * slices, "rows_dead": 0.0, "first_read_at": 10.0},
         "source/0": {"rows_in": 3.0},
+        "moved/0": {"counted_after": 6.0},
         "result.committer/0": {"last_commit_at": 21.0},
     }
     assert run_seconds(read) == run_seconds(JobOutcome("finished", None, counters)) == 11.0

@@ -17,6 +17,7 @@ from streammine.engine.bag import BagMemory
 from streammine.engine.edges import OutgoingEdges, StageNode
 from streammine.engine.outgoing_edge import OutgoingEdge
 from streammine.engine.processor import OperatorProcessor
+from streammine.engine.slice_settings import RestoredTo
 from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.stimuli import (
     Accumulate,
@@ -26,6 +27,7 @@ from streammine.engine.stimuli import (
     Freeze,
     Output,
     Read,
+    TakeState,
     Work,
 )
 from streammine.model.contracts import (
@@ -41,7 +43,7 @@ from streammine.model.disciplines import Discipline
 from streammine.model.epochs import BEGINNING, INFINITY, EpochDefinition
 from streammine.model.errors import UserCodeError
 from streammine.model.ids import SliceId
-from streammine.model.snapshots import SnapshotRecord
+from streammine.model.snapshots import Restore, SnapshotRecord
 from streammine.model.source_contracts import Delivery, Piece
 from tests.unit.memory_spill import MemorySpill
 
@@ -331,11 +333,12 @@ def total(
     memory_bytes: int = 1000,
     spill: MemorySpill | None = None,
     operator: StatefulOperator | None = None,
+    discipline: Discipline = Discipline.EPOCH,
 ) -> OperatorProcessor:
     return OperatorProcessor(
         SliceId("total", 0),
         operator or Total(mergeable),
-        Discipline.EPOCH,
+        discipline,
         ((),),
         edges(),
         BagMemory(memory_bytes, spill or MemorySpill()),
@@ -408,3 +411,39 @@ def test_an_error_names_slice_and_epoch() -> None:
     processor = total(operator=Broken())
     with pytest.raises(UserCodeError, match=r"slice total/0, epoch 5: ValueError: boom"):
         performed(processor, give(0, 5, 1), CloseEpoch(5, 0))
+
+
+def test_what_is_discarded_does_not_count_and_nothing_of_a_closed_epoch_is_taken_out() -> None:
+    processor = total()
+    performed(processor, give(0, 5, 1, 2), give(1, 5, 10), give(0, 5, 3), give(0, 6, 100))
+    assert counted(processor) == (5, 4)
+    performed(processor, Discard(0, 5))
+    assert counted(processor) == (2, 2)
+    performed(processor, Discard(0, 5), give(0, 5, 1, 2, 3), CloseEpoch(5, 0))
+    assert counted(processor) == (5, 3)
+    performed(processor, Discard(0, 5), Discard(0, 6), give(0, 6, 100, 200), CloseEpoch(6, 0))
+    assert counted(processor) == (6, 3)
+
+
+def test_without_order_what_was_given_stays_and_counts() -> None:
+    processor = total(discipline=Discipline.NONE)
+    performed(processor, give(0, 5, 1, 2), Discard(0, 5), give(0, 5, 1, 2))
+    assert counted(processor) == (4, 2)
+    assert performed(processor, CloseEpoch(5, 0)) == [(5, [6])]
+
+
+@pytest.mark.parametrize("mergeable", [True, False])
+def test_of_a_snapshot_that_is_taken_in_only_rows_of_later_epochs_count(mergeable: bool) -> None:
+    processor = total(mergeable)
+    record = SnapshotRecord(7, 1, "total/0/7", "sum", 10)
+    processor._load_state = lambda operator, held, restore: (operator, RestoredTo(7, 8), 10)
+    performed(processor, give(0, 5, 1, 2), CloseEpoch(5, 0), give(0, 6, 3), give(0, 8, 4, 5))
+    assert (*counted(processor), processor.counters.counted_after) == (5, 3, BEGINNING)
+    performed(processor, TakeState(Restore(7, record)))
+    assert (*counted(processor), processor.counters.counted_after) == (2, 2, 7)
+    performed(processor, Discard(0, 8), give(0, 8, 6), CloseEpoch(8, 0), give(1, 9, 7, 8))
+    assert counted(processor) == (3, 3)
+
+
+def counted(processor: OperatorProcessor) -> tuple[int, int]:
+    return processor.counters.rows_in, processor.counters.batches_in

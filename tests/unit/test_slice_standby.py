@@ -436,6 +436,33 @@ def test_queued_batches_that_are_forgotten_are_gone_from_disk() -> None:
     assert (len(spill.batches), waiting.nbytes, waiting.epochs) == (1, 10, (3,))
 
 
+def test_bytes_that_are_discarded_do_not_count_wherever_they_are() -> None:
+    waiting = WaitingWork()
+    for channel in (0, 1, 0):
+        waiting.add(Accumulate(channel, 0, 5, 0, None), 10)
+    waiting.take(None, most=1)
+    waiting.discard(0, 5)
+    assert (waiting.added_bytes, waiting.nbytes) == (10, 10)
+    waiting.discard(0, 5)
+    waiting.add(Accumulate(0, 0, 5, 0, None), 25)
+    assert waiting.added_bytes == 35
+    # all channels have ended epoch 5
+    waiting.take(5)
+    waiting.discard(0, 5)
+    assert (waiting.added_bytes, waiting.nbytes) == (35, 0)
+
+
+def test_bytes_that_are_forgotten_have_come_in_all_the_same() -> None:
+    waiting = WaitingWork()
+    for epoch in (5, 6):
+        waiting.add(Accumulate(0, 0, epoch, 0, None), 10)
+    waiting.forget(5)
+    waiting.discard(0, 5)
+    assert waiting.added_bytes == 20
+    waiting.discard(0, 6)
+    assert (waiting.added_bytes, waiting.nbytes) == (10, 0)
+
+
 def test_what_a_silent_channel_kept_below_the_state_is_gone_from_disk() -> None:
     spill = MemorySpill()
     channel = OutputChannel(1, 8, 1, 1000, (1,), checkpointed=True)
