@@ -183,7 +183,7 @@ def _drawn(name: str, current: JobFigures) -> RenderableType:
     if current.progress is not None:
         parts.append(_line(ProgressBar(total=1.0, completed=current.progress, width=60)))
     operators = Table()
-    for column in ("operator", "epoch", "events in", "events/s", "waiting", "slices"):
+    for column in ("operator", "epoch", "events in", "since", "events/s", "buffered", "slices"):
         operators.add_column(
             column, justify="left" if column in ("operator", "slices") else "right"
         )
@@ -192,8 +192,9 @@ def _drawn(name: str, current: JobFigures) -> RenderableType:
             each.name,
             each.epoch,
             f"{each.rows_in:,}",
+            each.counted_from,
             f"{each.rows_per_second:,.0f}",
-            f"{each.waiting_bytes / 1e6:,.1f} MB",
+            f"{each.buffered_bytes / 1e6:,.1f} MB",
             each.places,
         )
     nodes = Table()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,17 @@ from streammine.model.job import COMMITTER_SUFFIX, DEAD_LETTERS, JobSpec
 
 @dataclass(frozen=True)
 class OperatorFigures:
-    """Sums over a vertex's slices. `places`: how many replicas of them on which node."""
+    """Sums over a vertex's slices. `places`: how many replicas of them on which node. `rows_in` are those
+    of epochs from `counted_from` on: of an operator that was moved or rebuilt somebody else has counted what
+    came before. `buffered_bytes` are in operators, for epochs that are not over.
+    """
 
     name: str
     epoch: str
     rows_in: int
+    counted_from: str
     rows_per_second: float
-    waiting_bytes: float
+    buffered_bytes: float
     places: str
 
 
@@ -143,10 +147,30 @@ def _operator(
         name=name,
         epoch=epoch_text(min(each["frontier"] for each in reports.values())),
         rows_in=int(sum(each["counters"].get("rows_in", 0) for each in reports.values())),
+        counted_from=_range_text(each["counters"] for each in reports.values()),
         rows_per_second=sum(slices[key].rows_per_second for key in reports),
-        waiting_bytes=sum(each["counters"].get("waiting_bytes", 0.0) for each in reports.values()),
+        buffered_bytes=sum(
+            each["counters"].get("buffered_bytes", 0.0) for each in reports.values()
+        ),
         places=", ".join(f"{node}: {count}" for node, count in sorted(places.items())),
     )
+
+
+def counted_from(counters: Mapping[str, float]) -> str:
+    """The epoch with which a replica began to count the rows that come in."""
+    return _from_text(int(counters.get("counted_after", BEGINNING)))
+
+
+def _range_text(counters: Iterable[Mapping[str, float]]) -> str:
+    after = [int(each.get("counted_after", BEGINNING)) for each in counters]
+    first, last = _from_text(min(after)), _from_text(max(after))
+    return first if first == last else f"{first} to {last}"
+
+
+def _from_text(counted_after: int) -> str:
+    if counted_after == BEGINNING:
+        return "start"
+    return epoch_text(counted_after if counted_after == INFINITY else counted_after + 1)
 
 
 def epoch_text(frontier: int) -> str:

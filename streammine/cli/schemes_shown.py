@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from streammine.cli.figures import epoch_text
+from streammine.cli.figures import counted_from, epoch_text
 from streammine.cli.tables import text_table
 
 DECISIONS_SHOWN = 8
@@ -23,6 +23,7 @@ _COLUMNS = (
     "state",
     "waiting",
     "events in",
+    "since",
     "sent",
     "recovery",
     "cost",
@@ -72,6 +73,7 @@ def _replica_rows(name: str, told: dict[str, Any]) -> Iterator[dict[str, object]
             "state": f"{counters.get('state_bytes', 0) / 1e6:,.1f} MB",
             "waiting": f"{counters.get('bytes_waiting', 0) / 1e6:,.1f} MB",
             "events in": f"{counters.get('rows_in', 0):,.0f}",
+            "since": counted_from(counters),
             "sent": f"{counters.get('rows_sent', 0):,.0f}",
             **(_estimate(told) if not turn else {"recovery": "", "cost": ""}),
         }

@@ -116,13 +116,15 @@ def _operators_table(current: JobFigures) -> str:
             "operator": each.name,
             "epoch": each.epoch,
             "events in": f"{each.rows_in:,}",
+            "since": each.counted_from,
             "events/s": f"{each.rows_per_second:,.0f}",
-            "waiting": f"{each.waiting_bytes / 1e6:,.1f} MB",
+            "buffered": f"{each.buffered_bytes / 1e6:,.1f} MB",
             "slices": each.places,
         }
         for each in current.shown
     ]
-    return text_table(rows, ["operator", "epoch", "events in", "events/s", "waiting", "slices"])
+    columns = ["operator", "epoch", "events in", "since", "events/s", "buffered", "slices"]
+    return text_table(rows, columns)
 
 
 def _tree(

@@ -196,7 +196,7 @@ class OperatorProcessor:
         self.counters.rows_dead = self.edges.rows_dead
         self.counters.epochs += len(closed)
         self.counters.state_bytes = self.operator.state_nbytes
-        self.counters.waiting_bytes = self.memory.used
+        self.counters.buffered_bytes = self.memory.used
         self.counters.spilled_bytes = self.memory.spilled
         if self._committing is not None:
             self.counters.extra["epochs_lost"] = self._committing.epochs_lost

@@ -473,7 +473,7 @@ class Counters:
     """What a slice has done; sums over slices are what people see. `rows_in` and `batches_in`: what has come
     of an epoch, and was not discarded for another replica's bag; an operator's `rows_in` are those of epochs
     above `counted_after`, for what is in the snapshot that it goes on from was counted elsewhere.
-    `waiting_bytes` wait in the operator, in memory, for the end of their epochs. Of an operator that
+    `buffered_bytes` wait in the operator, in memory, for the end of their epochs. Of an operator that
     GoesByTime, `epochs` leaves out those that became due between others of one run."""
 
     rows_in: int = 0
@@ -483,7 +483,7 @@ class Counters:
     batches_in: int = 0
     epochs: int = 0
     state_bytes: int = 0
-    waiting_bytes: int = 0
+    buffered_bytes: int = 0
     spilled_bytes: int = 0
     busy_seconds: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)

@@ -71,7 +71,7 @@ class HostedSlice:
             "batches_in": counted.batches_in,
             "epochs": counted.epochs,
             "state_bytes": counted.state_bytes,
-            "waiting_bytes": counted.waiting_bytes,
+            "buffered_bytes": counted.buffered_bytes,
             "spilled_bytes": counted.spilled_bytes,
             "busy_seconds": self.busy_seconds,
             **self.replay.counters(),

@@ -50,7 +50,7 @@ def counters_of(processor: Processor, replay: ReplayCount) -> dict[str, float]:
         "batches_in": float(counted.batches_in),
         "epochs": float(counted.epochs),
         "state_bytes": float(counted.state_bytes),
-        "waiting_bytes": float(counted.waiting_bytes),
+        "buffered_bytes": float(counted.buffered_bytes),
         "spilled_bytes": float(counted.spilled_bytes),
         "busy_seconds": counted.busy_seconds,
         **replay.counters(),

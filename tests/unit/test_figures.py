@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from streammine.cli.figures import epochs_lost, figures
-from streammine.model.epochs import BEGINNING
+from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.job import JobGraph, Vertex
 
 SPEC = SimpleNamespace(
@@ -80,6 +80,26 @@ def test_the_rows_of_a_slice_with_two_replicas_are_counted_once():
     shown = figures(SPEC, told, None)
     assert shown.operators[0].places == "n-0: 1, n-1: 1"
     assert shown.rows_read == 100
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ((None, None), "start"),
+        ((41, 41), "42"),
+        ((None, 41), "start to 42"),
+        ((1041, 41), "42 to 1,042"),
+        ((INFINITY, INFINITY), "end"),
+    ],
+)
+def test_it_is_told_since_when_rows_are_counted(after, told):
+    answer = status([10.0, 10.0], [5.0, 7.0])
+    for number, epoch in enumerate(after):
+        counters = answer["jobs"]["3"]["slices"][f"lines/{number}"]["counters"]
+        counters |= {} if epoch is None else {"counted_after": epoch}
+        counters["buffered_bytes"] = 3.0
+    shown = figures(SPEC, answer, None).operators[0]
+    assert (shown.rows_in, shown.counted_from, shown.buffered_bytes) == (12, told, 6.0)
 
 
 def test_epochs_are_lost_where_output_lacks_them_not_dead_letters():

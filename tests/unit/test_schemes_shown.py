@@ -61,12 +61,21 @@ def test_each_replica_has_a_row_with_what_proves_its_rung():
         "0.0",
         "MB",
         "1,234",
+        "start",
         "99",
         "1.25",
         "s",
         "1.50",
     ]
     assert standing_by[:5] == ["b", "3", "passive-standby-cold", "ready", "-"]
+
+
+def test_what_a_replica_counts_since_its_snapshot_is_told_with_that():
+    tree = told()
+    counters = tree["slices"]["counts/0"]["replicas"][1]["counters"]
+    counters |= {"rows_in": 7.0, "counted_after": 41.0, "bytes_waiting": 2e6}
+    standing_by = [line.split() for line in shown(tree).splitlines() if "MB" in line][1]
+    assert standing_by[5:] == ["4.0", "MB", "2.0", "MB", "7", "42", "0"]
 
 
 def test_the_last_decisions_follow():
