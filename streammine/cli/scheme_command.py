@@ -63,9 +63,5 @@ def _slices(graph: JobGraph, named: str) -> tuple[SliceId, ...]:
     """The slices that are meant. Raises ClusterError where none is."""
     found = graph.slices_named(named)
     if not found:
-        vertices = [vertex.name for vertex in graph.vertices]
-        raise ClusterError(
-            f"nothing is called {named!r}{hint(named, vertices)} There are {listed(vertices)}; "
-            "stateless operators go with what they follow"
-        )
+        raise ClusterError(graph.misnamed(named))
     return found

@@ -26,6 +26,7 @@ House rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from streammine.engine.agreeing_plans import renewed_plan, with_agreeing
@@ -62,7 +63,7 @@ from streammine.engine.node_stimuli import (
     PublishCheckpoint,
     SchemeDecided,
 )
-from streammine.engine.placement import Node, newest
+from streammine.engine.placement import Node
 from streammine.engine.plans import (
     arrived_plan,
     first_plan,
@@ -71,7 +72,8 @@ from streammine.engine.plans import (
 )
 from streammine.engine.policies import Policies
 from streammine.engine.rebuilding import lost_agreement, rebuilt_plan
-from streammine.engine.scheme_wishes import asked_plan, scheme_refusal
+from streammine.engine.scheme_wishes import asked_plan
+from streammine.engine.wishes import wish_refusal
 from streammine.model import recovery
 from streammine.model.control import Directive
 from streammine.model.epochs import BEGINNING, INFINITY
@@ -158,43 +160,7 @@ class ManagerMachine:
         """Why a client's wish can't be followed, or None."""
         if not self.leading:
             return "this node is not the manager now; ask again"
-        if isinstance(stimulus, DrainAsked):
-            return self._drain_refusal(stimulus.node)
-        job = self.jobs.get(stimulus.job)
-        if job is None or job.phase is not JobPhase.RUNNING or job.plan is None:
-            return f"job {stimulus.job} is not running"
-        if job.recovery.mode == "none":
-            return f"job {stimulus.job} makes no snapshots (`snapshot: none`)"
-        if isinstance(stimulus, SchemeAsked):
-            return scheme_refusal(job, stimulus, len(self.nodes))
-        return self._move_refusal(job, stimulus) if isinstance(stimulus, MoveAsked) else None
-
-    def _drain_refusal(self, node: str) -> str | None:
-        if node not in {name for name, _ in self.nodes}:
-            return (
-                f"there is no node {node!r}; live are {', '.join(name for name, _ in self.nodes)}"
-            )
-        if len(self.nodes) < 2:
-            return f"{node} is the only node; start another one first"
-        return None
-
-    def _move_refusal(self, job: ManagedJob, wish: MoveAsked) -> str | None:
-        assert job.plan is not None
-        group = job.plan.placements.get(wish.slice)
-        if group is None:
-            known = ", ".join(str(each) for each in job.graph.slices)
-            return f"there is no slice {wish.slice}; the job's are {known}"
-        if wish.node not in {name for name, _ in self.nodes}:
-            return f"there is no node {wish.node!r}"
-        if any(each.leaving for each in group):
-            return f"{wish.slice} is on its way to {newest(group).node} already"
-        if wish.node in {each.node for each in group if each.rung.queues}:
-            return f"{wish.slice} is on {wish.node} already"
-        if not job.known:
-            return f"a new manager is still learning where job {wish.job} stands; ask again"
-        if job.origins([wish.slice]) is None:
-            return f"{wish.slice} can't be moved before the next checkpoint; ask again then"
-        return None
+        return wish_refusal(stimulus, self.jobs, self.nodes, self.live)
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -236,10 +202,19 @@ class ManagerMachine:
         if job is None or job.phase is JobPhase.ENDED:
             return
         if job.plan is None or plan.version >= job.plan.version:
+            is_first = job.plan is None
             job.plan = plan
             job.phase = JobPhase.RUNNING if plan.phase == "run" else JobPhase.DEPLOYING
-            if not self.leading:
-                self._crowding.adopt(plan.crowded)
+            if is_first or not self.leading:
+                self._adopt_crowded([job] if self.leading else self.jobs.values())
+
+    def _adopt_crowded(self, jobs: Iterable[ManagedJob]) -> None:
+        """Go on with what another manager found out. Of jobs without further replicas nobody keeps it up."""
+        found = set(self._crowding.crowded) if self.leading else set()
+        for job in jobs:
+            if job.plan is not None and job.phase is not JobPhase.ENDED and job.replicated:
+                found |= set(job.plan.crowded)
+        self._crowding.adopt(tuple(found))
 
     def _stands(self, plan: Plan) -> None:
         """The coordination service holds this plan."""

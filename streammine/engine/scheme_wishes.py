@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.manager_stimuli import SchemeAsked
+from streammine.engine.placement import Node
 from streammine.model.ids import SliceId
 from streammine.model.job import Plan
 from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.model.suggestions import hint, listed
 
 
-def scheme_refusal(job: ManagedJob, wish: SchemeAsked, nodes: int) -> str | None:
-    """Why the wish can't be followed, or None. `nodes` are alive."""
+def scheme_refusal(job: ManagedJob, wish: SchemeAsked, live: Sequence[Node]) -> str | None:
+    """Why the wish can't be followed, or None. `live`: the nodes."""
+    assert job.plan is not None
     known = (*Scheme, AUTOMATIC)
     if wish.scheme not in known:
         return (
@@ -19,14 +23,15 @@ def scheme_refusal(job: ManagedJob, wish: SchemeAsked, nodes: int) -> str | None
         )
     meant = job.graph.slices_named(wish.slices)
     if not meant:
-        vertices = tuple(vertex.name for vertex in job.graph.vertices)
-        return f"there is no operator or slice {wish.slices!r}; the job's are {listed(vertices)}"
+        return job.graph.misnamed(wish.slices)
     if wish.scheme == AUTOMATIC:
         if job.recovery.goal is None:
             return f"job {job.number} says nothing of `recovery`, so nobody chooses a scheme"
         return None
-    if Scheme(wish.scheme).deploys and nodes < 2:
-        return f"{wish.scheme} needs a second node; start another one first"
+    if Scheme(wish.scheme).deploys and len(job.usable_nodes(live)) < 2:
+        leaving = [name for name, _ in live if name in job.plan.draining]
+        beside = f" beside {listed(leaving)} (to be emptied)" if leaving else ""
+        return f"{wish.scheme} needs a second node{beside}; start another one first"
     for slice_id in meant:
         if Scheme(wish.scheme).deploys and not job.graph.vertex(slice_id.vertex).replicable:
             return _why_alone(job, slice_id)

@@ -19,6 +19,7 @@ from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings, Restore
+from streammine.model.suggestions import hint, listed
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,19 @@ class JobGraph:
         """One slice ("vertex/index"), or all of a vertex; a sink's committer goes with the sink."""
         names = (text, text + COMMITTER_SUFFIX)
         return tuple(each for each in self.slices if str(each) == text or each.vertex in names)
+
+    def misnamed(self, text: str) -> str:
+        """What is wrong with a text that names no slice."""
+        name, _, _ = text.rpartition("/")
+        known = {vertex.name: vertex.slices for vertex in self.vertices}
+        if name not in known:
+            return (
+                f"nothing is called {text!r}{hint(text, known)} There are {listed(known)}; "
+                "stateless operators go with what they follow"
+            )
+        last = known[name] - 1
+        whole = f"partitions 0 to {last}" if last else "partition 0 alone"
+        return f"there is no {text}: {name} has {whole}"
 
     def rung_of(self, name: str, scheme: Scheme) -> Scheme:
         """The rung on which the further replicas of a vertex's slices stand under a scheme.

@@ -187,8 +187,9 @@ def test_the_second_replica_comes_once_there_is_a_node_for_it() -> None:
     ("slices", "scheme", "why"),
     [
         ("counts/1", "hot", "there is no scheme 'hot'"),
-        ("count", "deployed", "there is no operator or slice 'count'"),
-        ("counts/2", "deployed", "there is no operator or slice 'counts/2'"),
+        ("count", "deployed", "nothing is called 'count'; did you mean 'counts'?"),
+        ("counts/2", "deployed", "there is no counts/2: counts has partitions 0 to 1"),
+        ("counts/one", "deployed", "there is no counts/one: counts has partitions 0 to 1"),
     ],
 )
 def test_what_can_not_be_is_refused(slices: str, scheme: str, why: str) -> None:
@@ -205,6 +206,18 @@ def test_a_second_replica_needs_a_second_node_and_none_needs_none() -> None:
     refusal = manager.refusal(SchemeAsked(1, "counts", "deployed"))
     assert refusal == "deployed needs a second node; start another one first"
     assert manager.refusal(SchemeAsked(1, "counts", "passive-replication")) is None
+
+
+def test_a_node_that_is_to_be_emptied_is_no_second_node() -> None:
+    manager = settled()
+    told(manager, DrainAsked("b"))
+    refusal = manager.refusal(SchemeAsked(1, "counts", "deployed"))
+    assert refusal == (
+        "deployed needs a second node beside b (to be emptied); start another one first"
+    )
+    manager = settled("a", "b", "c")
+    told(manager, DrainAsked("b"))
+    assert manager.refusal(SchemeAsked(1, "counts", "deployed")) is None
 
 
 # --- states -----------------------------------------------------------------------------------------

@@ -13,19 +13,25 @@ from streammine.engine.manager_stimuli import (
     Reported,
     SavepointAsked,
 )
-from streammine.engine.node_stimuli import CheckpointPublished, CheckpointsFound, JobSeen, PlanSeen
+from streammine.engine.node_stimuli import (
+    CheckpointPublished,
+    CheckpointsFound,
+    JobEndSeen,
+    JobSeen,
+    PlanSeen,
+)
 from streammine.model.ids import SliceId
 from tests.unit.managing import (
     NODES,
     ON_A,
     ON_B,
     checkpoint,
+    leading,
     new_manager,
     places,
     plan_of,
     planned,
     running,
-    snapshotting,
     told,
 )
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
@@ -246,13 +252,26 @@ def test_what_can_not_be_followed_is_refused_with_the_reason(
     assert plan_of(manager) == before
 
 
+def test_what_is_true_is_said_of_a_job_that_does_not_run_yet_or_any_more() -> None:
+    manager = leading()
+    wish = SavepointAsked(1)
+    told(manager, JobSeen(1, GRAPH, 2, ASYNCHRONOUS))
+    assert manager.refusal(wish) == "job 1 has no plan yet; try again"
+    told(manager, NodesChanged(NODES))
+    assert manager.refusal(wish) == "job 1 is still being deployed; try again"
+    told(manager, JobEndSeen(1))
+    assert manager.refusal(wish) == "job 1 is not running"
+
+
 def test_more_refusals() -> None:
     manager = settled()
     told(manager, MoveAsked(1, COUNTS, "a", True))
     again = manager.refusal(MoveAsked(1, COUNTS, "a", True))
     assert again == "counts/1 is on its way to a already"
-    assert running().refusal(SavepointAsked(1)) == "job 1 makes no snapshots (`snapshot: none`)"
-    assert snapshotting(deployed=False).refusal(SavepointAsked(1)) == "job 1 is not running"
+    assert running().refusal(SavepointAsked(1)) == (
+        "job 1 makes no snapshots (`snapshot: none`); start it again with `snapshot: {every: 1s}` in its "
+        "topology"
+    )
     told(manager, NodesChanged((B,)))
     assert manager.refusal(DrainAsked("b")) == "b is the only node; start another one first"
     told(manager, Elected(False))
