@@ -16,7 +16,7 @@ from dataclasses import replace
 from statistics import mean, median
 
 from streammine.model.recovery_assessment import SliceOutlook
-from streammine.model.recovery_policy import SliceObservation
+from streammine.model.recovery_policy import CheckpointObservation, SliceObservation
 
 AGES = 4
 """Checkpoints whose age counts, the newest that were replaced."""
@@ -108,8 +108,14 @@ class SliceHistory:
     def _note_newer_checkpoint(self, observation: SliceObservation) -> None:
         before = None if self._newest is None else self._newest.checkpoint
         now = observation.checkpoint
-        if now is None or (before is not None and now.age_seconds >= before.age_seconds):
+        if now is None or (before is not None and not _is_newer(now, before)):
             return
         self._increments_bytes.append(now.increment_bytes)
-        if before is not None:
+        if now.replaced_seconds is not None:
+            self._ages_seconds.append(now.replaced_seconds)
+        elif before is not None:
             self._ages_seconds.append(before.age_seconds)
+
+
+def _is_newer(now: CheckpointObservation, before: CheckpointObservation) -> bool:
+    return now.name != before.name or now.age_seconds < before.age_seconds

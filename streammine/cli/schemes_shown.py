@@ -8,6 +8,8 @@ from typing import Any
 
 from streammine.cli.figures import counted_from, epoch_text
 from streammine.cli.tables import text_table
+from streammine.model.schemes import SchemeOrigin
+from streammine.model.suggestions import listed
 
 DECISIONS_SHOWN = 8
 """In a terminal, the newest."""
@@ -15,6 +17,7 @@ DECISIONS_SHOWN = 8
 _COLUMNS = (
     "slice",
     "scheme",
+    "set by",
     "node",
     "generation",
     "rung",
@@ -29,6 +32,8 @@ _COLUMNS = (
     "cost",
 )
 
+_SHOWN = ("scheme", "set_by", "stands", "chosen", "replicas")
+
 
 @dataclass(frozen=True)
 class SchemesShown:
@@ -37,34 +42,38 @@ class SchemesShown:
     told: dict[str, Any]
 
     def tree(self) -> dict[str, Any]:
-        """As plain data: by slice its scheme, its replicas, and what is chosen from; the last decisions."""
+        """As plain data: by slice its scheme, what stands of it, its replicas, and what each would take and
+        cost; the last decisions."""
         return {
             "slices": {
-                name: {key: each[key] for key in ("scheme", "chosen", "replicas")}
+                name: {key: each[key] for key in _SHOWN}
                 for name, each in self.told["slices"].items()
             },
             "decisions": self.told["decisions"],
         }
 
     def lines(self) -> Iterator[str]:
-        """A row for each replica, and the last decisions."""
+        """A row for each replica, why slices have their schemes, and the last decisions."""
         rows = [
             row for name, each in self.told["slices"].items() for row in _replica_rows(name, each)
         ]
         if rows:
             yield text_table(rows, list(_COLUMNS))
+        for reason, names in _reasons(self.told["slices"]).items():
+            yield f"{listed(names)}: {reason}"
         for decision in self.told["decisions"][-DECISIONS_SHOWN:]:
             change = f"{decision['previous']} -> {decision['chosen']}"
             yield f"{decision['slice']}: {change}: {decision['reason']}"
 
 
 def _replica_rows(name: str, told: dict[str, Any]) -> Iterator[dict[str, object]]:
-    """What a slice has, and the estimate of its scheme, stand in its first row."""
+    """What a slice is to have, and the estimate of what stands of it, are in its first row."""
     for turn, each in enumerate(told["replicas"]):
         counters = each["counters"]
         yield {
             "slice": name if not turn else "",
             "scheme": told["scheme"] if not turn else "",
+            "set by": _set_by(told) if not turn else "",
             "node": each["node"],
             "generation": each["generation"],
             "rung": "leads" if each["leads"] else each["rung"],
@@ -79,13 +88,34 @@ def _replica_rows(name: str, told: dict[str, Any]) -> Iterator[dict[str, object]
         }
 
 
+def _set_by(told: dict[str, Any]) -> str:
+    """Of what is chosen, how it stands with the choice as well."""
+    if told["set_by"] != SchemeOrigin.CONTROLLER or told["chosen"] is None:
+        return str(told["set_by"])
+    return f"{told['set_by']}, {told['chosen']['phase']}"
+
+
+def _reasons(slices: dict[str, Any]) -> dict[str, list[str]]:
+    """Why a controller has chosen what slices have, else why there are no estimates yet; and which slices."""
+    found: dict[str, list[str]] = {}
+    for name, told in slices.items():
+        chosen = told["chosen"]
+        if chosen is None:
+            continue
+        if told["set_by"] == SchemeOrigin.CONTROLLER:
+            found.setdefault(chosen["reason"], []).append(name)
+        elif chosen["missing"]:
+            found.setdefault(f"not measured yet: {', '.join(chosen['missing'])}", []).append(name)
+    return found
+
+
 def _estimate(told: dict[str, Any]) -> dict[str, str]:
     chosen = told["chosen"]
     if chosen is None:
         return {"recovery": "", "cost": ""}
-    if told["scheme"] not in chosen["schemes"]:
+    if told["stands"] not in chosen["schemes"]:
         return {"recovery": "?", "cost": "?"}
-    estimate = chosen["schemes"][told["scheme"]]
+    estimate = chosen["schemes"][told["stands"]]
     seconds = estimate["seconds"]
     return {
         "recovery": "never" if seconds is None else f"{seconds:.2f} s",

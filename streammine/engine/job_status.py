@@ -6,13 +6,19 @@ from streammine.engine.managed_job import ManagedJob
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement
+from streammine.model.schemes import Scheme, SchemeOrigin
 
 DECISIONS_SHOWN = 32
 """The newest."""
 
+NOBODY_CHOOSES = "fixed"
+"""The phase of a slice that no controller has to choose for."""
+
 
 def job_status(job: ManagedJob) -> dict[str, object]:
-    """Plain data. `chosen`: only where a controller has to choose for the slice."""
+    """Plain data. `scheme` is what the slice is to have, as `set_by` wants it, and `stands` what it has.
+    `chosen`: what each scheme would take and cost, where a job makes snapshots and the slice may have further
+    replicas."""
     told = job.in_charge() if job.plan is not None else ()
     decisions = () if job.control is None else job.control.controller.decisions
     return {
@@ -24,6 +30,8 @@ def job_status(job: ManagedJob) -> dict[str, object]:
                 "frontier": report.frontier,
                 "counters": dict(report.counters),
                 "scheme": job.scheme_of(slice_id).value,
+                "set_by": job.scheme_set_by(slice_id).value,
+                "stands": _stands(job, slice_id).value,
                 "chosen": _stance(job, slice_id),
                 "replicas": _replicas(job, slice_id),
             }
@@ -38,8 +46,33 @@ def _stance(job: ManagedJob, slice_id: SliceId) -> dict[str, object] | None:
     stance = None if job.control is None else job.control.controller.stances.get(slice_id)
     if stance is None:
         return None
-    figures = stance.assessment.figures()
-    return {"phase": stance.phase.value, "reason": stance.reason, **figures}
+    phase, reason = stance.phase.value, stance.reason
+    match job.scheme_set_by(slice_id):
+        case SchemeOrigin.TOPOLOGY:
+            phase, reason = NOBODY_CHOOSES, "the topology says so"
+        case SchemeOrigin.PERSON:
+            phase, reason = NOBODY_CHOOSES, "a person has set it"
+    return {"phase": phase, "reason": reason, **stance.assessment.figures()}
+
+
+def _stands(job: ManagedJob, slice_id: SliceId) -> Scheme:
+    """The scheme that the slice really has: by the further replica that is ready for most."""
+    assert job.plan is not None
+    rungs = (_reached(job, slice_id, each) for each in job.plan.placements[slice_id][1:])
+    return max(rungs, key=lambda each: each.rung, default=Scheme.PASSIVE_REPLICATION)
+
+
+def _reached(job: ManagedJob, slice_id: SliceId, placement: Placement) -> Scheme:
+    """The rung that a further replica stands on already, as far as it has told."""
+    rung = placement.rung
+    if rung.queues:
+        report = job.report_of(slice_id, placement)
+        told = Scheme.PASSIVE_REPLICATION if report is None else Scheme(report.rung)
+        return min(rung, told, key=lambda each: each.rung)
+    seat = job.seat_of(slice_id, placement)
+    if seat is None:
+        return Scheme.PASSIVE_REPLICATION
+    return rung if seat.epoch != BEGINNING else Scheme.DEPLOYED
 
 
 def _replicas(job: ManagedJob, slice_id: SliceId) -> list[dict[str, object]]:

@@ -19,7 +19,7 @@ from streammine.model.recovery import (
     RecoveryLine,
     SliceStanding,
 )
-from streammine.model.schemes import Scheme
+from streammine.model.schemes import Scheme, SchemeOrigin
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
 
 if TYPE_CHECKING:
@@ -198,14 +198,18 @@ class ManagedJob:
         vertex = self.graph.vertex(slice_id.vertex)
         return vertex.scheme if vertex.replicas > 1 else Scheme.PASSIVE_REPLICATION
 
+    def scheme_set_by(self, slice_id: SliceId) -> SchemeOrigin:
+        if self.plan is not None and slice_id in self.plan.fixed:
+            return SchemeOrigin.PERSON
+        chooses = self.recovery.goal is not None and self.graph.vertex(slice_id.vertex).replicable
+        return SchemeOrigin.CONTROLLER if chooses else SchemeOrigin.TOPOLOGY
+
     def rung_of(self, slice_id: SliceId, node: str | None = None) -> Scheme:
-        """Where they stand, so that it is what it is to be; on a node that is crowded they do not process."""
-        scheme = self.scheme_of(slice_id)
+        """Where they stand, so that it is what it is to be, as far as their node has room."""
         crowded = self.plan is not None and node in self.plan.crowded
         # without checkpoints nothing could make a queue shorter
-        if crowded and scheme.processes and self.recovery.mode != "none":
-            scheme = Scheme.PASSIVE_STANDBY_HOT
-        return self.graph.rung_of(slice_id.vertex, scheme)
+        crowded = crowded and self.recovery.mode != "none"
+        return self.graph.rung_of(slice_id.vertex, self.scheme_of(slice_id), crowded)
 
     def wanted_replicas(self, slice_id: SliceId) -> int:
         """The first one counted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from streammine.model.snapshots import RecoverySettings
 DETECTION_SECONDS = 4.0
 """A member that nothing is heard of for so long is lost, unless a shell says otherwise."""
 
+ANY_TIME = RecoveryGoal(math.inf)
+"""Of a job that says nothing of `recovery`."""
+
 
 @dataclass(frozen=True)
 class Policies:
@@ -25,8 +29,10 @@ class Policies:
     detection_seconds: float = DETECTION_SECONDS
 
     def control(self, graph: JobGraph, recovery: RecoverySettings) -> SchemeControl | None:
-        """Where a job's schemes are chosen; None where they stay as they are."""
-        if recovery.goal is None:
+        """Where a job's schemes are chosen, or, without a goal, what they would take and cost is known; None
+        where a job makes no snapshots: all estimates rest on them."""
+        if recovery.mode == "none":
             return None
-        controller = self.controller(recovery.goal, self.detection_seconds)
-        return SchemeControl(controller, graph, recovery.paced)
+        chooses = recovery.goal is not None
+        controller = self.controller(recovery.goal or ANY_TIME, self.detection_seconds)
+        return SchemeControl(controller, graph, recovery.paced, chooses)

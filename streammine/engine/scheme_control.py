@@ -3,7 +3,8 @@
 House rules
 -----------
 * The controller has to choose for every slice that runs and may have further replicas, but for those whose
-  scheme a person has set (`Plan.fixed`): these it only looks at, until that person hands them back.
+  scheme a person has set (`Plan.fixed`): these it only looks at, until that person hands them back. Of a job
+  without a goal it only looks at all of them, more seldom, for who asks for the status.
 * A slice that is being rebuilt is seen as it was before, so that nothing is forgotten of it.
 * A decision stands until it is in the plan, however often plans are refused.
 * Who becomes the manager has a controller that knows nothing. Nodes repeat what they have measured, and what
@@ -12,6 +13,7 @@ House rules
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +26,7 @@ from streammine.engine.placement import Node, node_of
 from streammine.engine.replay_meter import ReplayMeter
 from streammine.engine.slice_meter import Rates, SliceMeter
 from streammine.model.control import JobReport, SliceReport, StepReport
+from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
 from streammine.model.recovery_assessment import NO_OTHERS, Decision, SharedLoss, size_class
@@ -39,6 +42,8 @@ from streammine.model.snapshots import SnapshotRecord
 FROZEN_KEPT = 8
 """Checkpoints of a slice of which it is known when they were frozen."""
 
+SELDOM_SECONDS = 1.0
+"""Between two looks where there is nothing to choose."""
 
 HEARD_KEPT = 8
 """Times at which a node was heard of. It speaks in a steady beat, and besides when it has news."""
@@ -57,10 +62,14 @@ class _Heard(NamedTuple):
 
 
 class SchemeControl:
-    """Of one job, for one term of its manager."""
+    """Of one job, for one term of its manager. `chooses`: it has a goal."""
 
-    def __init__(self, controller: SchemeController, graph: JobGraph, paced: Sequence[str]) -> None:
+    def __init__(
+        self, controller: SchemeController, graph: JobGraph, paced: Sequence[str], chooses: bool
+    ) -> None:
         self.controller = controller
+        self._chooses = chooses
+        self._next_look_seconds = -math.inf
         self._graph = graph
         self._paced = frozenset(paced)
         self._meters: dict[tuple[SliceId, int], SliceMeter] = {}
@@ -69,6 +78,8 @@ class SchemeControl:
         self._steps: dict[Node, frozenset[StepReport]] = {}
         self._heard: dict[Node, _Heard] = {}
         self._frozen_at: dict[SliceId, dict[int, float]] = {}
+        self._complete = (BEGINNING, 0.0)
+        """The newest complete checkpoint, and since when it is."""
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -111,12 +122,21 @@ class SchemeControl:
 
     def look(self, now_seconds: float, job: ManagedJob, nodes: Sequence[Node]) -> list[Decision]:
         """What changes from now on. `nodes`: those that may host replicas."""
+        complete = job.coordinator.complete
+        if complete and complete[-1].epoch != self._complete[0]:
+            self._complete = (complete[-1].epoch, now_seconds)
+        if not self._chooses:
+            if now_seconds < self._next_look_seconds:
+                return []
+            self._next_look_seconds = now_seconds + SELDOM_SECONDS
         self._seen = dict(self._observations(now_seconds, job, len(nodes)))
         return self.controller.observe(now_seconds, self._seen)
 
     def plan(self, job: ManagedJob) -> Plan | None:
         """The plan that wants what was decided, unless the present one does."""
         assert job.plan is not None
+        if not self._chooses:
+            return None
         changed = {
             slice_id: stance.scheme
             for slice_id, stance in self.controller.stances.items()
@@ -156,7 +176,7 @@ class SchemeControl:
                     replace(
                         before,
                         scheme=job.scheme_of(slice_id),
-                        fixed=slice_id in job.plan.fixed,
+                        fixed=not self._chooses or slice_id in job.plan.fixed,
                         nodes=nodes,
                         standby_queued_bytes=queued,
                     ),
@@ -238,7 +258,14 @@ class SchemeControl:
         frozen_at = self._frozen_at.setdefault(slice_id, {})
         age_seconds = now_seconds - frozen_at.setdefault(record.epoch, now_seconds)
         chain_bytes = sum(each.nbytes for each in _chain(job, slice_id, record))
-        return CheckpointObservation(chain_bytes, record.nbytes, age_seconds)
+        replaced_seconds = None
+        if not self._chooses and len(complete) > 1:
+            frozen_before = frozen_at.get(complete[-2].epoch)
+            if frozen_before is not None:
+                replaced_seconds = max(0.0, self._complete[1] - frozen_before)
+        return CheckpointObservation(
+            chain_bytes, record.nbytes, age_seconds, record.name, replaced_seconds
+        )
 
     @cached_property
     def _waiting(self) -> frozenset[str]:

@@ -226,13 +226,16 @@ class JobGraph:
         whole = f"partitions 0 to {last}" if last else "partition 0 alone"
         return f"there is no {text}: {name} has {whole}"
 
-    def rung_of(self, name: str, scheme: Scheme) -> Scheme:
-        """The rung on which the further replicas of a vertex's slices stand under a scheme.
+    def rung_of(self, name: str, scheme: Scheme, crowded: bool = False) -> Scheme:
+        """The rung on which the further replicas of a vertex's slices stand under a scheme. On a node that is
+        `crowded` they do not process.
 
         Where it asks for what does not exist there, it is the next that does: a source has no events to
         queue; whatever a committer processes is published; a round of a loop is over only when it was
         processed; and who chooses what to process processes it.
         """
+        if crowded and scheme.processes:
+            scheme = Scheme.PASSIVE_STANDBY_HOT
         if scheme is Scheme.PASSIVE_STANDBY_HOT and name in self.choosing:
             return Scheme.PASSIVE_STANDBY_COLD
         if scheme is Scheme.PASSIVE_STANDBY_HOT and self.loop(name) is not None:

@@ -95,11 +95,15 @@ class CheckpointObservation:
 
     `snapshot_bytes` are read to restore the slice (the whole chain), `increment_bytes` is what this
     checkpoint added, which who follows has to fetch. `age_seconds`: since the slice froze its state for it.
+    `name`: the snapshot's. `replaced_seconds`: how old the checkpoint before it got, where looks are too
+    seldom to have seen that.
     """
 
     snapshot_bytes: float
     increment_bytes: float
     age_seconds: float
+    name: str = ""
+    replaced_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,14 @@ AUTOMATIC = "automatic"
 """What a person says of a slice whose scheme is to be chosen again."""
 
 
+class SchemeOrigin(StrEnum):
+    """Who says which scheme a slice is to have."""
+
+    TOPOLOGY = "topology"
+    PERSON = "person"
+    CONTROLLER = "controller"
+
+
 class Scheme(StrEnum):
     """Members stand in the order of the ladder, cheapest first. Said of one replica, it is its rung."""
 

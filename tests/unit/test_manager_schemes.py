@@ -38,7 +38,7 @@ from streammine.model.recovery_policy import (
     Step,
 )
 from streammine.model.schemes import Scheme
-from tests.unit.managing import NODES, ON_A, ON_B, checkpoint, plan_of, told
+from tests.unit.managing import NODES, ON_A, ON_B, checkpoint, plan_of, running, told
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
 
 GOAL = RecoveryGoal(2.0)
@@ -118,11 +118,43 @@ def planned(lines: list[str]) -> list[str]:
     return [line for line in lines if line.startswith(("plan", "decided"))]
 
 
-def test_a_job_without_a_goal_has_no_controller() -> None:
+def test_of_a_job_without_a_goal_all_is_estimated_and_nothing_chosen() -> None:
     manager = manager_of(ASYNCHRONOUS)
-    assert manager.jobs[1].control is None
-    assert planned(beat(manager, 2.0)) == []
-    assert job_status(manager.jobs[1])["decisions"] == []
+    controller = control_of(manager)
+    assert set(controller.seen) == set(GRAPH.slices)
+    assert all(each.fixed for each in controller.seen.values())
+    controller.wanted[COUNTS] = HOT
+    assert planned(beat(manager, 3.0)) == [
+        "decided: counts/0 passive-replication -> passive-standby-hot"
+    ]
+    # the real one decides nothing where all is fixed; and what it might is in no plan
+    assert plan_of(manager).schemes == {}
+
+
+def test_without_a_goal_slices_are_looked_at_once_a_second() -> None:
+    manager = manager_of(ASYNCHRONOUS)
+    controller = control_of(manager)
+    looks = []
+    for turn in range(8, 24):
+        controller.seen = {}
+        beat(manager, turn / 4)
+        if controller.seen:
+            looks.append(turn / 4)
+    assert looks == [2.0, 3.0, 4.0, 5.0]
+
+
+def test_where_no_snapshots_are_made_nothing_is_estimated() -> None:
+    assert running().jobs[1].control is None
+
+
+def test_a_refused_plan_of_a_person_is_not_made_again_where_nobody_chooses() -> None:
+    manager = manager_of(ASYNCHRONOUS)
+    told(manager, PlanSeen(plan_of(manager)), SchemeAsked(1, "counts/0", "deployed"))
+    beat(manager, 3.0)
+    assert control_of(manager).seen[COUNTS].scheme is Scheme.DEPLOYED
+    told(manager, PlanRefused(1, plan_of(manager).version))
+    beat(manager, 3.25)
+    assert plan_of(manager).schemes == {}
 
 
 def test_a_controller_is_told_the_goal_and_how_long_a_loss_may_go_unnoticed() -> None:

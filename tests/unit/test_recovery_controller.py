@@ -252,6 +252,15 @@ def test_the_outlook_is_that_of_the_worst_moment() -> None:
     assert found.replay_bytes == pytest.approx(14 * MB)
 
 
+def test_who_looks_seldom_is_told_how_old_checkpoints_got() -> None:
+    history = SliceHistory()
+    for turn in range(4):
+        checkpoint = CheckpointObservation(30 * MB, 10 * MB, 0.5, f"{turn}", 0.9 if turn else None)
+        history.observe(turn, replace(seen(30), checkpoint=checkpoint))
+    assert history.missing == ()
+    assert history.outlook.checkpoint_seconds == 0.9
+
+
 def test_one_odd_look_does_not_change_the_shares_of_work() -> None:
     history = SliceHistory()
     for now, own, shared in ((0.0, 0.2, 0.5), (1.0, 0.1, 0.4), (2.0, 0.3, 0.9)):

@@ -21,13 +21,19 @@ def replica(node, leads, frontier=7, **counters):
     }
 
 
-def told(scheme="passive-standby-cold", chosen=None):
+def estimates(phase="settled", reason="so", missing=(), schemes=ESTIMATES):
+    return {"phase": phase, "reason": reason, "missing": list(missing), "schemes": schemes}
+
+
+def told(stands="passive-standby-cold", chosen=None, set_by="controller"):
     return {
         "slices": {
             "counts/0": {
                 "node": "a",
-                "scheme": scheme,
-                "chosen": {"reason": "so", "schemes": ESTIMATES} if chosen is None else chosen,
+                "scheme": "passive-standby-cold",
+                "set_by": set_by,
+                "stands": stands,
+                "chosen": estimates() if chosen is None else chosen,
                 "replicas": [
                     replica("a", True, state_bytes=5e6, rows_in=1234.0, rows_sent=99.0),
                     replica("b", False, BEGINNING, state_bytes=4e6),
@@ -52,8 +58,10 @@ def shown(tree):
 def test_each_replica_has_a_row_with_what_proves_its_rung():
     text = shown(told())
     leading, standing_by = (line.split() for line in text.splitlines() if "MB" in line)
-    assert leading[:5] == ["counts/0", "passive-standby-cold", "a", "1", "leads"]
+    assert leading[:5] == ["counts/0", "passive-standby-cold", "controller,", "settled", "a"]
     assert leading[5:] == [
+        "1",
+        "leads",
         "running",
         "7",
         "5.0",
@@ -85,21 +93,45 @@ def test_the_last_decisions_follow():
     )
 
 
-def test_what_takes_for_ever_and_what_is_not_known_yet_are_said():
+def test_the_estimate_is_that_of_what_stands_not_of_what_is_to_be():
     assert "never" in shown(told("passive-replication"))
-    assert "?" in shown(told(chosen={"reason": "not measured yet", "schemes": {}}))
+    assert "never" not in shown(told())
 
 
-def test_nothing_is_estimated_where_nobody_chooses():
+def test_what_is_not_known_yet_is_said_with_the_reason():
+    lacking = estimates("fixed", "the topology says so", ("a complete checkpoint",), {})
+    for set_by in ("topology", "person"):
+        text = shown(told(chosen=lacking, set_by=set_by))
+        assert "?" in text
+        assert "counts/0: not measured yet: a complete checkpoint" in text
+
+
+def test_who_has_set_a_scheme_is_shown_and_why_one_was_chosen():
     tree = told()
+    tree["slices"]["counts/1"] = tree["slices"]["counts/0"]
+    tree["slices"]["counts/2"] = told(
+        chosen=estimates("fixed", "a person has set it"), set_by="person"
+    )["slices"]["counts/0"]
+    _, *rows, why, _ = shown(tree).splitlines()
+    assert [row[34:53].rstrip() for row in rows[::2]] == [
+        "controller, settled",
+        "controller, settled",
+        "person",
+    ]
+    assert why == "counts/0, counts/1: so"
+
+
+def test_nothing_is_estimated_where_no_snapshots_are_made():
+    tree = told(set_by="topology")
     tree["slices"]["counts/0"]["chosen"] = None
     tree["slices"]["counts/0"]["replicas"][0]["frontier"] = INFINITY
     text = shown(tree)
     assert "1.25 s" not in text
     assert "end" in text
+    assert "topology" in text
 
 
 def test_the_tree_has_what_tools_need():
     tree = SchemesShown(told()).tree()
-    assert set(tree["slices"]["counts/0"]) == {"scheme", "chosen", "replicas"}
+    assert set(tree["slices"]["counts/0"]) == {"scheme", "set_by", "stands", "chosen", "replicas"}
     assert len(tree["decisions"]) == 1
