@@ -34,7 +34,8 @@ def scheme(
 
     NAME is one of passive-replication (there is none), deployed, passive-standby-cold,
     passive-standby-hot, active-standby and active-replication, from the cheapest to the one that
-    recovers fastest. The output stays the same, byte for byte.
+    recovers fastest. The output stays the same, byte for byte. Where a node has no time for replicas
+    that work, they wait for it at passive-standby-hot.
 
     Where the topology has `recovery`, nobody chooses for these slices from then on, until NAME is
     automatic.
@@ -43,8 +44,15 @@ def scheme(
     with connected(name, folder) as client:
         running = running_job(job, client.jobs())
         slices = _slices(running.spec.graph, named)
-        client.change_scheme(running.number, slices, named, wanted, timeout_seconds)
+        crowded = client.change_scheme(
+            running.number, slices, named, wanted, timeout_seconds, crowded_too=True
+        )
     click.echo(f"{named} of job {running.number}: {scheme}")
+    if crowded:
+        click.echo(
+            f"replicas on {listed(crowded)} wait for room there: they stand lower, and climb once their node "
+            "has time for them"
+        )
 
 
 def _scheme(text: str) -> Scheme | None:

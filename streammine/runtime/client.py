@@ -22,12 +22,13 @@ from streammine.model.coordination import (
 )
 from streammine.model.errors import ClusterError
 from streammine.model.ids import SliceId
-from streammine.model.job import JobOutcome, JobSpec, Placement
+from streammine.model.job import JobOutcome, JobSpec, Placement, Plan
 from streammine.model.job_codec import decode_outcome, decode_plan, decode_spec, encode_spec
 from streammine.model.schemes import AUTOMATIC, Scheme
 from streammine.runtime.cluster import ClusterAddress
 from streammine.runtime.control_client import ControlClient
 from streammine.runtime.coordinator import Coordinator
+from streammine.runtime.scheme_change import SchemeChange
 
 JOIN_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
@@ -193,28 +194,27 @@ class Client:
         named: str,
         scheme: Scheme | None,
         timeout_seconds: float,
-    ) -> None:
-        """Have the manager give slices another fault-tolerance scheme, and wait until all their replicas
-        stand where it wants them. `named`: what the slices are called together. None: let the job's
-        controller choose from now on.
+        crowded_too: bool = False,
+    ) -> tuple[str, ...]:
+        """Have the manager give slices another fault-tolerance scheme, and wait until the plan says so and
+        all their replicas stand where it wants them. `named`: what the slices are called together. None: let
+        the job's controller choose from now on. `crowded_too`: don't wait for replicas on nodes that have
+        no room for them now; these nodes are returned.
 
         Raises ClusterError when that can't be, the job ends, or it takes too long.
         """
         self._require_running(job)
         graph = next(each.spec.graph for each in self.jobs() if each.number == job)
-        self._ask(control.SchemeRequest(job, named, AUTOMATIC if scheme is None else scheme.value))
-        if scheme is None:
-            return
-
-        def there() -> bool:
-            groups = self.placements(job)
-            return all(
-                _stand_on(groups.get(each, ()), graph.rung_of(each.vertex, scheme))
-                for each in slices
-            )
-
-        otherwise = f"not all replicas of {named} are where {scheme} wants them"
-        self.wait_for(there, otherwise, timeout_seconds, job)
+        change = SchemeChange(graph, slices, scheme)
+        wanted = AUTOMATIC if scheme is None else scheme.value
+        self._ask(control.SchemeRequest(job, named, wanted))
+        self.wait_for(
+            lambda: change.stands(self.plan(job), crowded_too),
+            f"not all replicas of {named} are where {wanted} wants them",
+            timeout_seconds,
+            job,
+        )
+        return change.waiting(self.plan(job))
 
     def drain(self, node: str, timeout_seconds: float) -> None:
         """Have the manager move all slices away from a node, and wait until it has none.
@@ -243,8 +243,13 @@ class Client:
 
     def placements(self, job: int) -> dict[SliceId, tuple[Placement, ...]]:
         """The replicas of each slice, by the newest plan; {} while there is none."""
+        plan = self.plan(job)
+        return {} if plan is None else plan.placements
+
+    def plan(self, job: int) -> Plan | None:
+        """The newest one; None while there is none."""
         published = self._service.read_plan(job)
-        return {} if published is None else decode_plan(published.blob).placements
+        return None if published is None else decode_plan(published.blob)
 
     def wait_for(
         self,
@@ -326,10 +331,3 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _stand_on(group: Sequence[Placement], rung: Scheme) -> bool:
-    further = group[1:]
-    if not rung.deploys:
-        return not further
-    return bool(further) and all(each.rung is rung for each in further)

@@ -1,0 +1,56 @@
+"""A change of slices' fault-tolerance schemes that a client has asked for: whether it has come about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streammine.model.ids import SliceId
+from streammine.model.job import JobGraph, Plan
+from streammine.model.schemes import Scheme
+
+
+@dataclass(frozen=True)
+class SchemeChange:
+    """`scheme` None: it is left to the job's controller from now on. A plan that is None is not known yet."""
+
+    graph: JobGraph
+    slices: Sequence[SliceId]
+    scheme: Scheme | None
+
+    def stands(self, plan: Plan | None, crowded_too: bool) -> bool:
+        """Whether the plan says so, and all replicas are where it wants them; `crowded_too`: also those that
+        wait for room on a crowded node."""
+        if plan is None:
+            return False
+        if self.scheme is None:
+            return not set(self.slices) & set(plan.fixed)
+        return (
+            set(self.slices) <= set(plan.fixed)
+            and all(plan.schemes.get(each) is self.scheme for each in self.slices)
+            and all(self._is_there(plan, each) for each in self.slices)
+            and (crowded_too or not self.waiting(plan))
+        )
+
+    def waiting(self, plan: Plan | None) -> tuple[str, ...]:
+        """The crowded nodes whose replicas climb once there is room."""
+        if plan is None or self.scheme is None:
+            return ()
+        waiting = {
+            each.node
+            for slice_id in self.slices
+            for each in plan.placements.get(slice_id, ())[1:]
+            if each.node in plan.crowded
+            and each.rung is not self.graph.rung_of(slice_id.vertex, self.scheme)
+        }
+        return tuple(sorted(waiting))
+
+    def _is_there(self, plan: Plan, slice_id: SliceId) -> bool:
+        assert self.scheme is not None
+        further = plan.placements.get(slice_id, ())[1:]
+        if not self.scheme.deploys:
+            return not further
+        return bool(further) and all(
+            each.rung is self.graph.rung_of(slice_id.vertex, self.scheme, each.node in plan.crowded)
+            for each in further
+        )
