@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,11 +26,12 @@ Samples = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class LoadShape:
-    """`base` events/s, and `spike` events/s for two seconds in every twenty, `spikes` times."""
+    """`base` events/s, and `spike` events/s for `spike_seconds` in every twenty, `spikes` times."""
 
     base: int
     spike: int
     spikes: int
+    spike_seconds: float = SPIKE_SECONDS
 
     @property
     def seconds(self) -> float:
@@ -41,6 +43,11 @@ class LoadShape:
         """Of the spikes, in seconds of the load."""
         return tuple(FIRST_SECONDS + EVERY_SECONDS * number for number in range(self.spikes))
 
+    @property
+    def spans(self) -> tuple[tuple[float, float], ...]:
+        """(begin, end) of the spikes."""
+        return tuple((begin, begin + self.spike_seconds) for begin in self.begins)
+
     def counts(self, tick_seconds: float) -> list[int]:
         """The events of each tick."""
         ticks = round(self.seconds / tick_seconds)
@@ -51,7 +58,7 @@ class LoadShape:
 
     def _is_spike(self, second: float) -> bool:
         # ticks are no exact binary fractions
-        return any(begin - 1e-6 <= second < begin + SPIKE_SECONDS - 1e-6 for begin in self.begins)
+        return any(begin - 1e-6 <= second < end - 1e-6 for begin, end in self.spans)
 
 
 def counted_between(counted: Samples, first: float, last: float) -> float:
@@ -66,12 +73,24 @@ def most_between(levels: Samples, first: float, last: float) -> float:
     return max((level for at, level in levels if first <= at < last), default=0.0)
 
 
-def drained_after(levels: Samples, begin: float, end: float) -> float | None:
-    """Seconds from the begin of a spike until a queue that it filled was empty again; None where it was not
-    by `end`. What is left of it then may be as much as there was at most in the second before."""
-    filled = [(at, level) for at, level in levels if begin <= at < end]
+def drained_after(levels: Samples, begin: float, end: float, following: float) -> float | None:
+    """Seconds from the end of a spike until a queue that it filled was empty and stayed so until the
+    `following` spike, 0 where it was by then; None where it did not. What is left of it may be as much as
+    there was at most in the second before the spike."""
+    filled = [(at, level) for at, level in levels if begin <= at < following]
     if not filled:
         return None
-    most_at, most = max(filled, key=lambda each: each[1])
+    most = max(level for _, level in filled)
     enough = max(DRAINED_SHARE * most, most_between(levels, begin - 1.0, begin))
-    return next((at - begin for at, level in filled if at >= most_at and level <= enough), None)
+    empty_at = None
+    for at, level in reversed(filled):
+        if level > enough:
+            break
+        empty_at = at
+    return None if empty_at is None else max(0.0, empty_at - end)
+
+
+def changes(levels: Samples) -> list[tuple[float, float]]:
+    """The first level, and those that differ from the one before."""
+    first = [(levels[0][0], levels[0][1])] if levels else []
+    return first + [(at, level) for (_, before), (at, level) in pairwise(levels) if level != before]

@@ -2,8 +2,9 @@
 
 The readings of a file come at a pace that leaves the nodes some time, and every 20 s for 2 s so fast that
 they have enough for what leads, but not for the replicas behind it. Measured is, with and without these, how
-many events are in the epochs that are committed in every second, how late these are, and what waits at the
-others. How fast the pace is follows from what the nodes can do without one, and without replicas.
+many events are in the epochs that are committed in every second, how late these are, what waits at the
+others, and how many of them have stepped down, which they do when a spike is longer than a node may be
+crowded for. How fast the pace is follows from what the nodes can do without one, and without replicas.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from benchmarks.load_spikes import (
     EVERY_SECONDS,
     SPIKE_SECONDS,
     LoadShape,
+    changes,
     counted_between,
     drained_after,
+    most_between,
 )
 from benchmarks.pictures import tell_results
 from benchmarks.report import one_digest, print_table
+from streammine.engine.crowding import CROWDED_SECONDS
 from streammine.model.schemes import Scheme
 
 BAR = 0.97
@@ -62,13 +66,14 @@ class Spiked:
 
     def in_spikes(self, shape: LoadShape) -> float:
         """Events that were taken while there were more than usual."""
-        return sum(
-            counted_between(self.taken, begin, begin + SPIKE_SECONDS) for begin in shape.begins
-        )
+        return sum(counted_between(self.taken, begin, end) for begin, end in shape.spans)
 
     def drained(self, shape: LoadShape) -> list[float | None]:
         """After each spike, how long that took."""
-        return [drained_after(self.waiting, at, at + EVERY_SECONDS) for at in shape.begins]
+        return [
+            drained_after(self.waiting, begin, end, begin + EVERY_SECONDS)
+            for begin, end in shape.spans
+        ]
 
     def each_second(self, shape: LoadShape) -> list[int]:
         """Events that were taken in it."""
@@ -85,7 +90,7 @@ class Spiked:
         return max(
             late
             for due, late in self.delays
-            if any(begin < due <= begin + SPIKE_SECONDS for begin in shape.begins)
+            if any(begin < due <= end for begin, end in shape.spans)
         )
 
 
@@ -96,6 +101,13 @@ class Spiked:
 @options.as_json
 @click.option("--pairs", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--spikes", type=click.IntRange(1), default=2, show_default=True, help="Of a run.")
+@click.option(
+    "--spike-seconds",
+    type=click.FloatRange(EPOCH_SECONDS, EVERY_SECONDS, max_open=True),
+    default=SPIKE_SECONDS,
+    show_default=True,
+    help=f"How long a spike is, of {EVERY_SECONDS:g} s; beyond {CROWDED_SECONDS:g} s replicas may step down.",
+)
 @click.option(
     "--base",
     type=click.FloatRange(0.0, min_open=True),
@@ -131,6 +143,7 @@ def spikes(
     as_json: bool,
     pairs: int,
     spikes: int,
+    spike_seconds: float,
     base: float,
     spike: float,
     capacity: int | None,
@@ -144,7 +157,7 @@ def spikes(
     ):
         job = _Job(Path(scratch), cluster, form, slices, Scheme(scheme))
         capacity = capacity or job.capacity()
-        shape = LoadShape(round(base * capacity), round(spike * capacity), spikes)
+        shape = LoadShape(round(base * capacity), round(spike * capacity), spikes, spike_seconds)
         job.paced(shape)
         for number in range(pairs):
             for kind in (WITHOUT, WITH) if number % 2 == 0 else (WITH, WITHOUT):
@@ -158,6 +171,8 @@ def spikes(
         "capacity_events_per_second": capacity,
         "base_events_per_second": shape.base,
         "spike_events_per_second": shape.spike,
+        "spike_seconds": spike_seconds,
+        "crowded_seconds": CROWDED_SECONDS,
         "pairs": pairs,
         **_figures(runs, shape),
         "bar": BAR,
@@ -263,7 +278,21 @@ def _figures(runs: dict[str, list[Spiked]], shape: LoadShape) -> dict[str, Any]:
         "drained": sum(each is not None for each in drained),
         "drained_after_seconds": _most(drained),
         "paused_replicas": round(max(level for run in runs[WITH] for _, level in run.paused)),
+        "each_spike": [_spike_figures(runs[WITH], shape, number) for number in range(shape.spikes)],
         "runs": {kind: [_told(each, shape) for each in every] for kind, every in runs.items()},
+    }
+
+
+def _spike_figures(runs: list[Spiked], shape: LoadShape, number: int) -> dict[str, Any]:
+    """A spike of all runs with replicas, up to the next: what waited and who had stepped down at most."""
+    begin, end = shape.begins[number], shape.begins[number] + EVERY_SECONDS
+    drained = [run.drained(shape)[number] for run in runs]
+    return {
+        "at_seconds": begin,
+        "most_waiting_bytes": round(max(most_between(run.waiting, begin, end) for run in runs)),
+        "drained": sum(each is not None for each in drained),
+        "drained_after_seconds": _most(drained),
+        "paused_replicas": round(max(most_between(run.paused, begin, end) for run in runs)),
     }
 
 
@@ -281,13 +310,15 @@ def _told(run: Spiked, shape: LoadShape) -> dict[str, Any]:
             None if each is None else round(each, 2) for each in run.drained(shape)
         ],
         "waiting_bytes": [(round(at, 2), round(level)) for at, level in run.waiting],
+        "paused_replicas": [(round(at, 2), round(level)) for at, level in changes(run.paused)],
     }
 
 
 def _print(figures: dict[str, Any]) -> None:
     print(
         f"spikes: {figures['base_events_per_second']:,} events/s, and "
-        f"{figures['spike_events_per_second']:,} for 2 s in every 20; the {figures['nodes']} nodes can do "
+        f"{figures['spike_events_per_second']:,} for {figures['spike_seconds']:g} s in every "
+        f"{EVERY_SECONDS:g}; the {figures['nodes']} nodes can do "
         f"{figures['capacity_events_per_second']:,} without replicas; {figures['pairs']} pairs, "
         f"{figures['scheme']}"
     )
@@ -310,25 +341,63 @@ def _print(figures: dict[str, Any]) -> None:
         f"those without the others; speed of whole runs {seconds['median']:.3f} "
         f"({seconds['low']:.3f} - {seconds['high']:.3f}); bar: {BAR:.2f}"
     )
-    print(
-        f"at the others up to {figures['most_waiting_bytes'] / 1e6:.1f} MB waited; drained after "
-        f"{figures['drained']} of {figures['spikes']} spikes, within "
-        f"{figures['drained_after_seconds'] or 0:.1f} s; {figures['paused_replicas']} stepped down"
+    spikes = [
+        (
+            f"{each['at_seconds']:g} s",
+            f"{each['most_waiting_bytes'] / 1e6:.1f} MB",
+            f"{each['drained']} of {figures['pairs']}",
+            "-"
+            if each["drained_after_seconds"] is None
+            else f"{each['drained_after_seconds']:.1f} s",
+            str(each["paused_replicas"]),
+        )
+        for each in figures["each_spike"]
+    ]
+    print_table(
+        ("spike at", "most that waited", "drained", "at most after its end", "stepped down"), spikes
     )
+    print(_stepped_down(figures))
+
+
+def _stepped_down(figures: dict[str, Any]) -> str:
+    """How many had at what time, in the last run in which any had."""
+    if figures["paused_replicas"] == 0:
+        crowded, length = figures["crowded_seconds"], figures["spike_seconds"]
+        if length > crowded:
+            return (
+                f"NOBODY stepped down, though a spike has {length:g} s and a node counts as crowded when "
+                f"replicas behind others have waited for {crowded:g} s"
+            )
+        return f"nobody stepped down, as nobody does in spikes of no more than {crowded:g} s"
+    told = [each["paused_replicas"] for each in figures["runs"][WITH]]
+    last = next(each for each in reversed(told) if any(level for _, level in each))
+    steps = ", ".join(f"{level} from {at:.1f} s" for at, level in last)
+    return f"stepped down, in the last run in which any had: {steps}"
+
+
+def _shown(runs: dict[str, list[Spiked]]) -> int:
+    """The pair that is drawn: the last in which anybody stepped down, or the last."""
+    paused = [n for n, run in enumerate(runs[WITH]) if any(level for _, level in run.paused)]
+    return paused[-1] if paused else -1
 
 
 def _draw(figure: Any, runs: dict[str, list[Spiked]], shape: LoadShape) -> None:
-    figure.set_size_inches(9, 6)
-    upper, lower = figure.subplots(2, sharex=True)
+    figure.set_size_inches(9, 7)
+    upper, middle, lower = figure.subplots(3, sharex=True, height_ratios=(3, 3, 1))
+    shown = _shown(runs)
     for kind, every in runs.items():
-        speeds = [each / 1e6 for each in every[-1].each_second(shape)]
+        speeds = [each / 1e6 for each in every[shown].each_second(shape)]
         upper.step(range(len(speeds)), speeds, where="post", label=f"{kind} replicas")
     upper.set_ylabel("million events/s committed")
     upper.set_title("the leading replicas, and what waits at those that stand behind them")
     upper.legend()
-    lower.plot(*zip(*((at, level / 1e6) for at, level in runs[WITH][-1].waiting), strict=True))
-    lower.set_ylabel("MB that wait")
+    behind = runs[WITH][shown]
+    middle.plot(*zip(*((at, level / 1e6) for at, level in behind.waiting), strict=True))
+    middle.set_ylabel("MB that wait")
+    lower.step(*zip(*behind.paused, strict=True), where="post")
+    lower.set_ylabel("stepped down")
+    lower.set_ylim(bottom=0)
     lower.set_xlabel("seconds")
-    for axes in (upper, lower):
-        for begin in shape.begins:
-            axes.axvspan(begin, begin + SPIKE_SECONDS, color="grey", alpha=0.2)
+    for axes in (upper, middle, lower):
+        for begin, end in shape.spans:
+            axes.axvspan(begin, end, color="grey", alpha=0.2)

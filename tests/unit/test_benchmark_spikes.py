@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from scripts.benchmarks.load_spikes import LoadShape, counted_between, drained_after
+from benchmarks.load_spikes import LoadShape, changes, counted_between, drained_after
+from benchmarks.spikes import _stepped_down
 
 SHAPE = LoadShape(base=100, spike=500, spikes=2)
 
@@ -25,17 +25,64 @@ def test_a_counter_grows_evenly_between_two_looks() -> None:
     assert counted_between(counted, 2.0, 9.0) == pytest.approx(200.0), "nothing is known of later"
 
 
+def test_a_longer_spike_ends_later() -> None:
+    counts = LoadShape(base=100, spike=500, spikes=1, spike_seconds=3.5).counts(0.1)
+    assert [tick for tick, count in enumerate(counts) if count == 50] == [*range(100, 135)]
+
+
 @pytest.mark.parametrize(
     ("levels", "drained"),
     [
-        ([(9.5, 0.0), (11.0, 40.0), (12.0, 100.0), (13.0, 30.0), (14.0, 5.0)], 4.0),
-        ([(9.5, 8.0), (11.0, 40.0), (12.0, 100.0), (13.0, 8.0), (14.0, 0.0)], 3.0),
+        ([(9.5, 0.0), (11.0, 40.0), (12.0, 100.0), (13.0, 30.0), (14.0, 5.0)], 2.0),
+        ([(9.5, 8.0), (11.0, 40.0), (12.0, 100.0), (13.0, 8.0), (14.0, 0.0)], 1.0),
+        ([(9.5, 0.0), (12.5, 100.0), (13.0, 5.0), (14.0, 6.0), (15.0, 4.0), (16.0, 0.0)], 3.0),
+        ([(9.5, 0.0), (12.5, 100.0), (13.0, 5.0), (14.0, 1.0), (29.5, 6.0), (30.5, 0.0)], None),
+        ([(9.5, 0.0), (11.0, 100.0), (11.5, 5.0), (12.0, 1.0)], 0.0),
         ([(9.5, 0.0), (11.0, 1.0), (12.0, 100.0), (13.0, 30.0), (14.0, 6.0)], None),
         ([(9.5, 0.0), (31.0, 50.0)], None),
     ],
-    ids=["to a twentieth", "to what it was before", "not enough", "nobody looked"],
+    ids=[
+        "to a twentieth",
+        "to what it was before",
+        "after a dip",
+        "a dip, and not empty before the next",
+        "before the end",
+        "not enough",
+        "nobody looked",
+    ],
 )
-def test_a_queue_is_drained_when_hardly_anything_is_left(
+def test_a_queue_is_drained_when_hardly_anything_is_left_until_the_next_spike(
     levels: list[tuple[float, float]], drained: float | None
 ) -> None:
-    assert drained_after(levels, 10.0, 30.0) == drained
+    assert drained_after(levels, 10.0, 12.0, 30.0) == drained
+
+
+def test_only_what_differs_from_the_look_before_is_a_change() -> None:
+    assert changes([(0.0, 0.0), (1.0, 0.0), (2.0, 2.0), (3.0, 2.0), (4.0, 0.0)]) == [
+        (0.0, 0.0),
+        (2.0, 2.0),
+        (4.0, 0.0),
+    ]
+    assert changes([]) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "paused", "told"),
+    [
+        (2.0, [(0.0, 0)], "nobody stepped down, as nobody does in spikes of no more than 3 s"),
+        (5.0, [(0.0, 0)], "NOBODY stepped down, though a spike has 5 s"),
+        (5.0, [(0.0, 0), (13.5, 2), (18.0, 0)], "0 from 0.0 s, 2 from 13.5 s, 0 from 18.0 s"),
+    ],
+    ids=["short spikes", "long spikes", "some did"],
+)
+def test_the_table_says_who_stepped_down_or_that_nobody_did(
+    seconds: float, paused: list[tuple[float, int]], told: str
+) -> None:
+    runs = [{"paused_replicas": paused}, {"paused_replicas": [(0.0, 0)]}]
+    figures = {
+        "spike_seconds": seconds,
+        "crowded_seconds": 3.0,
+        "paused_replicas": max(level for _, level in paused),
+        "runs": {"with": runs},
+    }
+    assert told in _stepped_down(figures)
