@@ -396,7 +396,7 @@ def _draw(figure: Any, runs: dict[str, list[Spiked]], shape: LoadShape) -> None:
     middle.set_ylabel("MB that wait")
     lower.step(*zip(*behind.paused, strict=True), where="post")
     lower.set_ylabel("stepped down")
-    lower.set_ylim(bottom=0)
+    lower.set_ylim(0, 1.1 * max(1.0, *(level for _, level in behind.paused)))
     lower.set_xlabel("seconds")
     for axes in (upper, middle, lower):
         for begin, end in shape.spans:

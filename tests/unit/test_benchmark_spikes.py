@@ -39,6 +39,7 @@ def test_a_longer_spike_ends_later() -> None:
         ([(9.5, 0.0), (12.5, 100.0), (13.0, 5.0), (14.0, 1.0), (29.5, 6.0), (30.5, 0.0)], None),
         ([(9.5, 0.0), (11.0, 100.0), (11.5, 5.0), (12.0, 1.0)], 0.0),
         ([(9.5, 0.0), (11.0, 1.0), (12.0, 100.0), (13.0, 30.0), (14.0, 6.0)], None),
+        ([(9.5, 26.0), (11.0, 100.0), (13.0, 20.0), (14.0, 0.0)], None),
         ([(9.5, 0.0), (31.0, 50.0)], None),
     ],
     ids=[
@@ -48,6 +49,7 @@ def test_a_longer_spike_ends_later() -> None:
         "a dip, and not empty before the next",
         "before the end",
         "not enough",
+        "not empty to begin with",
         "nobody looked",
     ],
 )
