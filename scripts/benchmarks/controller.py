@@ -1,9 +1,10 @@
 """The controller on a stream that rises and falls: what it chooses, what that costs, and whether it recovers.
 
-A day of edits is played in some minutes; the state is a window of the last 20 s and follows the rate. It is
-played under the controller, under active replication of everything, and under the controller while nodes are
-killed (SIGKILL) at random moments, each of which is replaced. A recovery ends when commits are no later than
-before the kill. The output must be the same each time. After Martin (2015), chapter 6.
+A day of edits is played in some minutes, in the rhythm of a real one; the state is a window of the last 20 s
+and follows the rate. It is played under the controller, under active replication of everything, and under
+the controller while nodes are killed (SIGKILL) at random moments, each of which is replaced. A recovery ends
+when commits are no later than before the kill. The output must be the same each time. After Martin (2015),
+chapter 6.
 
 As long as no loss was measured, the controller takes it that one may go unnoticed for as long as the failure
 detector allows. So in every run a node is killed early, and costs count from when that is over.
@@ -31,7 +32,7 @@ from benchmarks.controller_runs import (
     play,
     random_moments,
 )
-from benchmarks.edits import app_rhythm, rhythm_of, write_edits
+from benchmarks.edits import real_rhythm, rhythm_of, write_edits
 from benchmarks.pictures import tell_results
 from benchmarks.report import one_digest, print_table
 from streammine.model.schemes import Scheme
@@ -44,6 +45,15 @@ COSTS_FROM_SECONDS = 25.0
 """The node that was killed first has been replaced, and schemes have been chosen again."""
 
 AFTER_SECONDS = 10.0
+
+SHARES = {
+    "cost": "cost",
+    "process_cost": "with memory of processes",
+    "cores": "cores",
+    "held_bytes": "held",
+    "memory_bytes": "memory of processes",
+}
+"""What is shown of a run as a share of active replication, and under which words."""
 
 
 @click.command(help="The controller on a day of edits: schemes, cost, and recovery from kills.")
@@ -83,7 +93,7 @@ AFTER_SECONDS = 10.0
 @click.option(
     "--rhythm",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON lines of edits with a time, whose minutes the rate follows; default: the day of apps/trends.",
+    help="JSON lines of edits with a time, whose minutes the rate follows; default: a real day of Wikipedia.",
 )
 def controller(
     slices: int,
@@ -98,12 +108,13 @@ def controller(
     rhythm: Path | None,
 ) -> None:
     try:
-        minutes = app_rhythm() if rhythm is None else rhythm_of(rhythm)
+        played = real_rhythm() if rhythm is None else rhythm_of(rhythm)
         last = seconds - AFTER_SECONDS
         moments = random_moments(kills, COSTS_FROM_SECONDS, last, WATCHED_SECONDS, seed)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
-    day = Day(write_edits(folder, minutes, seconds, SPEED, rate, slices), slices, seconds)
+    files = write_edits(folder, played.minutes, seconds, SPEED, rate, slices)
+    day = Day(files, slices, seconds)
     chosen = {"recovery": {"max_time": f"{round(max_time * 1000)}ms"}}
     full = {"scheme": Scheme.ACTIVE_REPLICATION}
     plans: list[tuple[str, list[float], dict[str, Any]]] = [
@@ -121,6 +132,8 @@ def controller(
         "name": "controller",
         "nodes": nodes,
         "seconds": seconds,
+        "rhythm": played.name,
+        "rhythm_minutes": len(played.minutes),
         "events": seconds * rate,
         "paced_events_per_second": rate,
         "max_recovery_seconds": max_time,
@@ -133,20 +146,26 @@ def controller(
 
 
 def _summary(runs: dict[str, Played], max_time: float) -> dict[str, Any]:
-    ours, full = runs["controller"], runs["active replication"]
-    found: dict[str, Any] = {
-        "cost_ratio": round(ours.cost / full.cost, 3),
-        "cores_ratio": round(ours.cores / full.cores, 3),
-        "held_bytes_ratio": round(ours.held_bytes / full.held_bytes, 3),
-        "memory_bytes_ratio": round(ours.memory_bytes / full.memory_bytes, 3),
-    }
+    """Of what active replication costs undisturbed, also where nodes are killed."""
+    full = runs["active replication"]
+    found: dict[str, Any] = _ratios(runs["controller"], full)
     if "killed" in runs:
+        found |= {f"killed_{name}": ratio for name, ratio in _ratios(runs["killed"], full).items()}
         kills = runs["killed"].kills
         found["most_recovery_seconds"] = _seconds(max(each.recovered for each in kills))
         found["recovered_in_time"] = sum(each.recovered <= max_time for each in kills)
         found["kills"] = len(kills)
-        found["killed_cost_ratio"] = round(runs["killed"].cost / full.cost, 3)
     return found
+
+
+def _ratios(ours: Played, full: Played) -> dict[str, float]:
+    return {
+        "cost_ratio": round(ours.cost / full.cost, 3),
+        "process_cost_ratio": round(ours.process_cost / full.process_cost, 3),
+        "cores_ratio": round(ours.cores / full.cores, 3),
+        "held_bytes_ratio": round(ours.held_bytes / full.held_bytes, 3),
+        "memory_bytes_ratio": round(ours.memory_bytes / full.memory_bytes, 3),
+    }
 
 
 def _seconds(seconds: float) -> float | None:
@@ -158,6 +177,7 @@ def _run_figures(played: Played) -> dict[str, Any]:
     window = [look.window_bytes for look in played.counted]
     return {
         "cost": round(played.cost, 4),
+        "process_cost": round(played.process_cost, 4),
         "cores": round(played.cores, 3),
         "held_bytes": round(played.held_bytes),
         "memory_bytes": round(played.memory_bytes),
@@ -190,8 +210,9 @@ def _run_figures(played: Played) -> dict[str, Any]:
 
 def _print(figures: dict[str, Any]) -> None:
     print(
-        f"controller: a day of {figures['events']:,} edits in {figures['seconds']} s on {figures['nodes']} "
-        f"nodes, recoveries within {figures['max_recovery_seconds']:g} s"
+        f"controller: {figures['events']:,} edits in {figures['seconds']} s on {figures['nodes']} nodes, in "
+        f"the rhythm of {figures['rhythm']} ({figures['rhythm_minutes']:,} minutes), recoveries within "
+        f"{figures['max_recovery_seconds']:g} s"
     )
     head = ("run", "cost", "cores", "held", "memory", "window", "latest commit")
     rows = [
@@ -207,11 +228,7 @@ def _print(figures: dict[str, Any]) -> None:
         for name, run in figures["runs"].items()
     ]
     print_table(head, rows)
-    print(
-        f"cost: {figures['cost_ratio']:.2f} of active replication's (cores {figures['cores_ratio']:.2f}, "
-        f"held {figures['held_bytes_ratio']:.2f}, memory of processes {figures['memory_bytes_ratio']:.2f}); "
-        f"bar: {BAR_COST:g}"
-    )
+    _print_ratios(figures)
     kills = [
         (
             name,
@@ -230,6 +247,17 @@ def _print(figures: dict[str, Any]) -> None:
         f"{figures['recovered_in_time']} of {figures['kills']} kills recovered within "
         f"{figures['max_recovery_seconds']:g} s; digests unchanged"
     )
+
+
+def _print_ratios(figures: dict[str, Any]) -> None:
+    print("as a share of active replication:")
+    shares = [
+        (name, *(f"{figures[f'{prefix}{key}_ratio']:.2f}" for key in SHARES))
+        for name, prefix in (("controller", ""), ("killed", "killed_"))
+        if f"{prefix}cost_ratio" in figures
+    ]
+    print_table(("run", *SHARES.values()), shares)
+    print(f"bar of the cost: {figures['bar_cost_ratio']:g}; cost is cores and GB held")
 
 
 def _draw(figure: Any, runs: dict[str, Played], max_time: float) -> None:

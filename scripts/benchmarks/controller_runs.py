@@ -184,6 +184,11 @@ class Played:
         """Cores and GB held, a unit of each at the price 1, as the controller weighs them by default."""
         return self.cores + self.held_bytes / 1e9
 
+    @property
+    def process_cost(self) -> float:
+        """The same with all memory of the processes instead of what replicas hold."""
+        return self.cores + self.memory_bytes / 1e9
+
 
 def random_moments(count: int, first: float, last: float, apart: float, seed: int) -> list[float]:
     """`count` moments in [first, last], each in a stretch of its own and at least `apart` seconds behind

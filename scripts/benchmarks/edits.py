@@ -1,7 +1,7 @@
 """Days of edits for the benchmarks, in the columns of `apps/trends`: made once, from a rhythm, and kept.
 
-A rhythm says how many edits each minute of a day has. The day is shortened to the seconds that it is played
-in, and has as many edits as the rate asks for.
+A rhythm says how many edits each minute of a day has; that of a real day is at hand, without its edits. The
+day is shortened to the seconds that it is played in, and has as many edits as the rate asks for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from streammine.model.modules import load_object
-
 ROOT = Path(__file__).resolve().parents[2]
+REAL_MINUTES = ROOT / "apps" / "trends" / "wikiticker-minutes.json"
 START_MILLISECONDS = 1_433_116_800_000
 """2015-06-01, midnight."""
 
@@ -33,13 +33,21 @@ COLUMNS = {"time": "timestamp[us]", "channel": "string", "user": "string", "adde
 CHUNK_ROWS = 200_000
 
 
-def app_rhythm() -> list[int]:
-    """That of the day of edits of `apps/trends`."""
-    minutes: list[int] = load_object("apps.trends.make_edits:rhythm", str(ROOT))()
-    return minutes
+@dataclass(frozen=True)
+class Rhythm:
+    """How many edits each minute has, and whose they are."""
+
+    name: str
+    minutes: Sequence[int]
 
 
-def rhythm_of(path: Path) -> list[int]:
+def real_rhythm() -> Rhythm:
+    """That of the edits of Wikipedia of a day."""
+    told = json.loads(REAL_MINUTES.read_text())
+    return Rhythm(told["name"], told["edits_per_minute"])
+
+
+def rhythm_of(path: Path) -> Rhythm:
     """How many edits a file of JSON lines, compressed or not, has in each minute from the first on that it
     tells of to the last; `time` is text like ``2015-09-12T00:46:58.771Z``. Raises ValueError if there are
     fewer than two.
@@ -50,7 +58,7 @@ def rhythm_of(path: Path) -> list[int]:
     if len(set(minutes.tolist())) < 2:
         raise ValueError(f"{path} has no rhythm: its edits are of one minute")
     counts = Counter((minutes - minutes.min()).tolist())
-    return [counts[minute] for minute in range(int(np.ptp(minutes)) + 1)]
+    return Rhythm(path.name, [counts[minute] for minute in range(int(np.ptp(minutes)) + 1)])
 
 
 def edit_times(

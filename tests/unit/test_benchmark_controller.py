@@ -8,22 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from scripts.benchmarks.controller_runs import (
+from benchmarks.controller import _print_ratios, _summary
+from benchmarks.controller_runs import (
+    Kill,
     Look,
     Played,
     kills_among,
     look_at,
     random_moments,
 )
-from scripts.benchmarks.edits import (
+from benchmarks.edits import (
     START_MILLISECONDS,
-    app_rhythm,
+    Rhythm,
     edit_times,
+    real_rhythm,
     rhythm_of,
     write_edits,
 )
-from scripts.benchmarks.gaps import recovered_after
+from benchmarks.gaps import recovered_after
 
 WIKITICKER = (
     Path(__file__).resolve().parents[3]
@@ -38,19 +40,24 @@ def test_a_rhythm_counts_the_edits_of_each_minute_quiet_ones_too(tmp_path: Path)
     path = tmp_path / "edits.jsonl"
     times = ["2015-01-01T23:58:59.900Z", "2015-01-02T00:00:00.000Z", "2015-01-02T00:00:59.999Z"]
     path.write_text("".join(json.dumps({"time": time}) + "\n" for time in times))
-    assert rhythm_of(path) == [1, 0, 2]
+    assert rhythm_of(path) == Rhythm("edits.jsonl", [1, 0, 2])
     path.write_text(json.dumps({"time": times[0]}) + "\n")
     with pytest.raises(ValueError, match="no rhythm"):
         rhythm_of(path)
 
 
+def test_the_rhythm_of_a_real_day_is_at_hand() -> None:
+    minutes = real_rhythm().minutes
+    assert len(minutes) == 23 * 60 + 14, "from 0:46 to midnight"
+    assert sum(minutes) == 39_244
+    assert max(minutes) == 49
+
+
 @pytest.mark.skipif(
     not WIKITICKER.is_file(), reason=f"the edits of a real day are not in {WIKITICKER}"
 )
-def test_the_rhythm_of_a_real_day() -> None:
-    rhythm = rhythm_of(WIKITICKER)
-    assert sum(rhythm) == 39_244
-    assert max(rhythm) == 49
+def test_the_rhythm_at_hand_is_that_of_the_edits() -> None:
+    assert rhythm_of(WIKITICKER).minutes == real_rhythm().minutes
 
 
 def test_edits_rise_and_fall_with_the_rhythm_within_the_time_they_are_played_in() -> None:
@@ -64,7 +71,7 @@ def test_edits_rise_and_fall_with_the_rhythm_within_the_time_they_are_played_in(
 
 
 def test_files_share_the_edits_and_are_made_once(tmp_path: Path) -> None:
-    pattern = write_edits(tmp_path, app_rhythm(), 4, 60, 50, 3)
+    pattern = write_edits(tmp_path, real_rhythm().minutes, 4, 60, 50, 3)
     paths = sorted(tmp_path.glob(Path(pattern).name))
     edits = [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
     assert [len(each) for each in edits] == [67, 67, 66]
@@ -73,7 +80,7 @@ def test_files_share_the_edits_and_are_made_once(tmp_path: Path) -> None:
     assert times == sorted(times)
     assert len({each["channel"] for part in edits for each in part}) > 20
     before = [path.stat().st_mtime_ns for path in paths]
-    assert write_edits(tmp_path, app_rhythm(), 4, 60, 50, 3) == pattern
+    assert write_edits(tmp_path, real_rhythm().minutes, 4, 60, 50, 3) == pattern
     assert [path.stat().st_mtime_ns for path in paths] == before
     assert write_edits(tmp_path, [1, 2], 4, 60, 50, 3) != pattern
 
@@ -114,8 +121,10 @@ def test_each_kill_is_judged_by_the_commits_up_to_the_next_or_by_when_it_is_over
     assert [each.gap for each in kills] == pytest.approx([7.0, 8.0, 7.2])
 
 
-def look(at: float, cpu_seconds: dict[str, float], held_bytes: float = 0.0) -> Look:
-    return Look(at, {}, 0.0, held_bytes, 0.0, cpu_seconds, 0.0)
+def look(
+    at: float, cpu_seconds: dict[str, float], held_bytes: float = 0.0, memory_bytes: float = 0.0
+) -> Look:
+    return Look(at, {}, 0.0, held_bytes, 0.0, cpu_seconds, memory_bytes)
 
 
 def test_cores_count_nodes_that_come_and_go_from_when_costs_count() -> None:
@@ -131,6 +140,31 @@ def test_cores_count_nodes_that_come_and_go_from_when_costs_count() -> None:
     assert played.cores == pytest.approx((1 + 1 + 1 + 1 + 3) / 10)
     assert played.held_bytes == 2e9
     assert played.cost == pytest.approx(0.7 + 2.0)
+
+
+def test_a_run_with_kills_is_set_beside_active_replication_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def played(cores: float, held: float, memory: float, kills: list[Kill]) -> Played:
+        looks = [look(at, {"a": at * cores}, held, memory) for at in (0.0, 10.0)]
+        return Played("", looks, [], [], kills)
+
+    runs = {
+        "controller": played(0.5, 1e9, 3e9, []),
+        "active replication": played(1.0, 2e9, 4e9, []),
+        "killed": played(0.75, 1.5e9, 6e9, [Kill(1.0, "a", 1.0, 2.0), Kill(5.0, "b", 1.0, 9.0)]),
+    }
+    found = _summary(runs, 5.5)
+    assert (found["cost_ratio"], found["process_cost_ratio"]) == (0.5, 0.7)
+    assert (found["killed_cost_ratio"], found["killed_process_cost_ratio"]) == (0.75, 1.35)
+    assert (found["recovered_in_time"], found["kills"]) == (1, 2)
+    _print_ratios({**found, "bar_cost_ratio": 0.6})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["controller", "0.50", "0.70", "0.50", "0.50", "0.75"] in rows
+    assert ["killed", "0.75", "1.35", "0.75", "0.75", "1.50"] in rows
+    undisturbed = _summary({name: run for name, run in runs.items() if name != "killed"}, 5.5)
+    _print_ratios({**undisturbed, "bar_cost_ratio": 0.6})
+    assert "killed" not in capsys.readouterr().out
 
 
 def test_a_look_sums_what_all_replicas_hold_and_what_leads_the_window() -> None:
