@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.report import print_json
 
 RESULTS = "results"
+
+
+def partial_name(name: str, parts: Iterable[object]) -> str:
+    """Of the results of a run that measured some `parts` only: those of a whole run stay as they are."""
+    return "-".join([name, *map(str, parts)])
 
 
 def tell_results(
