@@ -2,11 +2,12 @@
 And what it costs on top that replicas agree, where what they are sent differs.
 
 After Figures 1 to 4 of the thesis (Martin 2015): total events/s and those of one node, over numbers of nodes.
+Results of the two are kept apart, each with a picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +15,11 @@ import click
 
 from benchmarks import options
 from benchmarks.intervals import Interval
-from benchmarks.ordering_picture import draw
+from benchmarks.ordering_picture import Measured, draw
 from benchmarks.ordering_receivers import REPLICAS, agreed, print_agreed
 from benchmarks.ordering_runs import BESIDE, COMPARED, YARDSTICK, Ordering, measured
-from benchmarks.pictures import save_picture
-from benchmarks.report import print_json, print_table
+from benchmarks.pictures import partial_name, tell_results
+from benchmarks.report import print_table
 from benchmarks.workloads import WORKLOADS
 
 ALL_NODES = (1, 2, 3, 4)
@@ -41,12 +42,15 @@ class _Counts(click.ParamType[tuple[int, ...]]):
         return (int(str(value)),)
 
 
-@click.command(help="Disciplines epoch and merge against none in alternating pairs, others beside.")
+@click.command(
+    help="Disciplines epoch and merge against none in alternating pairs, others beside. Results of some "
+    "workloads, numbers of nodes or events only are kept under a name of their own."
+)
 @click.option(
     "--nodes",
     type=_Counts(),
     multiple=True,
-    default=("2",),
+    default=("all",),
     show_default=True,
     help="Node processes; may be given several times, `all` stands for 1 to 4.",
 )
@@ -68,11 +72,6 @@ class _Counts(click.ParamType[tuple[int, ...]]):
     multiple=True,
     help="Consensus against merge over two receivers that got different rows; from 2 nodes on.",
 )
-@click.option(
-    "--picture",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw events/s over the numbers of nodes into this file (.png, .svg).",
-)
 def ordering(
     nodes: Sequence[tuple[int, ...]],
     slices: int,
@@ -82,9 +81,11 @@ def ordering(
     pairs: int,
     workloads: tuple[str, ...],
     receivers: tuple[str, ...],
-    picture: Path | None,
 ) -> None:
     counts = sorted({count for each in nodes for count in each})
+    many = [count for count in counts if count >= REPLICAS]
+    if receivers and not many:
+        raise click.UsageError(f"--receivers take {REPLICAS} nodes at least, for as many replicas")
     results = []
     for name in workloads or (() if receivers else tuple(WORKLOADS)):
         workload = WORKLOADS[name]
@@ -93,32 +94,53 @@ def ordering(
         results += [
             measured(workload, files, size, count, slices, pairs, folder) for count in counts
         ]
+    if results:
+        tell_results(
+            folder,
+            {
+                "name": _name("ordering", results, WORKLOADS, ALL_NODES, events),
+                "nodes": counts,
+                "pairs": pairs,
+                "workloads": [each.figures() for each in results],
+            },
+            as_json,
+            lambda figure: draw(figure, results, "What order costs"),
+            lambda _: _print(results, pairs),
+        )
     agreements = [
         agreed(name, WORKLOADS[name].files(folder, size), size, count, slices, pairs, folder)
         for name in receivers
         for size in (events or WORKLOADS[name].events,)
-        for count in counts
-        if count >= REPLICAS
+        for count in many
     ]
-    if picture is not None and results:
-        save_picture(picture, lambda figure: draw(figure, results))
-    if as_json:
-        print_json(
-            {
-                "name": "ordering",
-                "nodes": counts[0] if len(counts) == 1 else counts,
-                "pairs": pairs,
-                "workloads": [each.figures() for each in results],
-                "receivers": [each.figures() for each in agreements],
-            }
-        )
-        return
-    if results:
-        _print(results, pairs)
     if agreements:
-        print_agreed(agreements, pairs)
-    if picture is not None and results:
-        print(f"drawn: {picture}")
+        tell_results(
+            folder,
+            {
+                "name": _name("ordering-receivers", agreements, RECEIVED, ALL_NODES[1:], events),
+                "nodes": many,
+                "rounds": pairs,
+                "receivers": [each.figures() for each in agreements],
+            },
+            as_json,
+            lambda figure: draw(figure, agreements, "What agreement on receivers costs"),
+            lambda _: print_agreed(agreements, pairs),
+        )
+
+
+def _name(
+    name: str,
+    results: Sequence[Measured],
+    workloads: Iterable[str],
+    counts: Sequence[int],
+    events: int | None,
+) -> str:
+    """Of results: those of all `workloads` on all `counts` of nodes, at full size, have another than some."""
+    found = {each.workload for each in results}
+    nodes = {each.nodes for each in results}
+    some = [] if found >= set(workloads) else sorted(found)
+    numbers = [] if nodes >= set(counts) else [f"{count}nodes" for count in sorted(nodes)]
+    return partial_name(name, [*some, *numbers, *([f"{events}events"] if events else [])])
 
 
 def _print(results: Sequence[Ordering], pairs: int) -> None:

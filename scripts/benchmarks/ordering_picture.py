@@ -1,24 +1,34 @@
-"""Events/s under each discipline over the numbers of nodes: a row per workload, in total and per node."""
+"""Events/s of each of several sides over the numbers of nodes: a row per workload, in total and per node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from benchmarks.ordering_runs import Ordering
 from streammine.runtime.workers import usable_cores
 
 BAR_WIDTH = 0.8
 """Of all bars of one number of nodes together."""
 
 
-def draw(figure: Any, results: Sequence[Ordering]) -> None:
+class Measured(Protocol):
+    """What a workload took on a number of nodes; `events` in all, and seconds by side."""
+
+    workload: str
+    nodes: int
+    events: int
+
+    @property
+    def medians(self) -> dict[str, float]: ...
+
+
+def draw(figure: Any, results: Sequence[Measured], title: str) -> None:
     """Fill a matplotlib figure."""
     workloads = list(dict.fromkeys(each.workload for each in results))
     figure.set_size_inches(9, 0.8 + 3 * len(workloads))
     cores = usable_cores()
     figure.suptitle(
-        f"What order costs, on one machine with {cores} cores: beyond {cores} nodes this is overhead"
+        f"{title}, on one machine with {cores} cores: beyond {cores} nodes this is overhead"
     )
     axes = figure.subplots(len(workloads), 2, squeeze=False)
     for row, workload in zip(axes, workloads, strict=True):
@@ -29,7 +39,7 @@ def draw(figure: Any, results: Sequence[Ordering]) -> None:
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize="small")
 
 
-def _bars(axis: Any, results: Sequence[Ordering], title: str, per_node: bool) -> None:
+def _bars(axis: Any, results: Sequence[Measured], title: str, per_node: bool) -> None:
     names = list(results[0].medians)
     width = BAR_WIDTH / len(names)
     for place, name in enumerate(names):

@@ -53,15 +53,16 @@ class Agreed:
     def ratios(self) -> dict[str, Interval]:
         return {side: self.ratio(side) for side in SIDES if side != AGREED}
 
-    def median(self, side: str) -> float:
-        return median(each[side] for each in self.rounds)
+    @property
+    def medians(self) -> dict[str, float]:
+        return {side: median(each[side] for each in self.rounds) for side in SIDES}
 
     def figures(self) -> dict[str, Any]:
         return {
             "name": self.workload,
             "nodes": self.nodes,
             "events": self.events,
-            "seconds": {side: round(self.median(side), 4) for side in SIDES},
+            "seconds": {side: round(value, 4) for side, value in self.medians.items()},
             "consensus_ratio": {side: rounded(ratio) for side, ratio in self.ratios.items()},
             "runs": [{side: round(each[side], 4) for side in SIDES} for each in self.rounds],
         }
@@ -171,7 +172,7 @@ def print_agreed(results: list[Agreed], rounds: int) -> None:
     rows = []
     for each in results:
         row = [each.workload, str(each.nodes)]
-        row += [f"{each.median(side):.3f}" for side in SIDES]
+        row += [f"{seconds:.3f}" for seconds in each.medians.values()]
         for ratio in each.ratios.values():
             row += [f"{ratio.median:.3f}", f"{ratio.low:.3f} - {ratio.high:.3f}"]
         rows.append(row)

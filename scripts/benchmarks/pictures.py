@@ -41,18 +41,17 @@ def _keep(folder: Path, figures: dict[str, Any], draw: Callable[[Any], None]) ->
     target.mkdir(parents=True, exist_ok=True)
     document, picture = target / f"{figures['name']}.json", target / f"{figures['name']}.png"
     document.write_text(json.dumps(figures, indent=2) + "\n")
-    save_picture(picture, draw)
+    _draw(picture, draw)
     return document, picture
 
 
-def save_picture(path: Path, draw: Callable[[Any], None]) -> None:
-    """Write what `draw` fills a matplotlib figure with, in the format of the path's ending."""
+def _draw(path: Path, draw: Callable[[Any], None]) -> None:
+    """Fill a figure and write it."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure = plt.figure(figsize=(9, 4.5), layout="constrained")
     draw(figure)
     figure.savefig(path, dpi=120)

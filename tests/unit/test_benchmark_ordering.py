@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from benchmarks.ordering import ordering
-from benchmarks.ordering_picture import draw
 from benchmarks.ordering_receivers import SIDES, Agreed, received, topology
 from benchmarks.ordering_runs import Ordering
-from benchmarks.pictures import save_picture
+from benchmarks.workloads import WORKLOADS
 from click.testing import CliRunner
 
 
-def found(nodes: int = 2) -> Ordering:
+def found(nodes: int = 2, workload: str = "words") -> Ordering:
     return Ordering(
-        "words",
+        workload,
         nodes,
         1_000_000,
         {"epoch": [(1.0, 2.0), (3.0, 3.0), (2.0, 2.0)], "merge": [(1.0, 1.0), (2.0, 4.0)]},
@@ -43,12 +45,65 @@ def test_nodes_that_are_no_number_are_refused() -> None:
     assert "'some' is neither a number from 1 to 64 nor all" in done.output
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_the_picture_is_drawn_in_the_format_of_its_name(tmp_path: Path, ending: str) -> None:
+def agreement(workload: str, nodes: int) -> Agreed:
+    return Agreed(workload, nodes, 10, [dict.fromkeys(SIDES, 1.0)])
+
+
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that need no cluster and no files."""
     pytest.importorskip("matplotlib")
-    picture = tmp_path / "pictures" / f"ordering.{ending}"
-    save_picture(picture, lambda figure: draw(figure, [found(1), found(2)]))
-    assert picture.stat().st_size > 1000
+    for name, workload in WORKLOADS.items():
+        monkeypatch.setitem(WORKLOADS, name, replace(workload, files=lambda *_: {}))
+    monkeypatch.setattr(
+        "benchmarks.ordering.measured",
+        lambda workload, files, size, nodes, *_: found(nodes, workload.name),
+    )
+    monkeypatch.setattr(
+        "benchmarks.ordering.agreed", lambda name, files, size, nodes, *_: agreement(name, nodes)
+    )
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    """The documents of results by name; each has a picture."""
+    paths = sorted((folder / "results").glob("*.json"))
+    assert all(path.with_suffix(".png").stat().st_size > 1000 for path in paths)
+    return {path.stem: json.loads(path.read_text()) for path in paths}
+
+
+@pytest.mark.usefixtures("unmeasured")
+def test_one_to_four_nodes_are_measured_and_their_results_kept(tmp_path: Path) -> None:
+    done = CliRunner().invoke(ordering, ["--folder", str(tmp_path)], catch_exceptions=False)
+    assert "ordering.png" in done.output
+    results = kept(tmp_path)
+    assert list(results) == ["ordering"]
+    rows = [(each["name"], each["nodes"]) for each in results["ordering"]["workloads"]]
+    assert rows == [(name, nodes) for name in WORKLOADS for nodes in (1, 2, 3, 4)]
+
+
+@pytest.mark.usefixtures("unmeasured")
+def test_results_of_receivers_and_of_some_workloads_are_kept_apart(tmp_path: Path) -> None:
+    def run(*arguments: str) -> None:
+        given = ["--folder", str(tmp_path), "--json", *arguments]
+        assert CliRunner().invoke(ordering, given, catch_exceptions=False).exit_code == 0
+
+    run("--receivers", "join", "--receivers", "readings")
+    results = kept(tmp_path)
+    assert list(results) == ["ordering-receivers"]
+    rows = [(each["name"], each["nodes"]) for each in results["ordering-receivers"]["receivers"]]
+    assert rows == [(name, nodes) for name in ("join", "readings") for nodes in (2, 3, 4)]
+    run("--workload", "join", "--nodes", "2", "--events", "50")
+    run("--receivers", "readings", "--nodes", "3")
+    assert kept(tmp_path).keys() - results.keys() == {
+        "ordering-join-2nodes-50events",
+        "ordering-receivers-readings-3nodes",
+    }
+
+
+def test_receivers_on_one_node_are_refused() -> None:
+    done = CliRunner().invoke(ordering, ["--receivers", "join", "--nodes", "1"])
+    assert done.exit_code == 2
+    assert "--receivers take 2 nodes at least" in done.output
 
 
 def test_consensus_is_compared_with_merge_over_the_same_receivers(tmp_path: Path) -> None:
