@@ -7,6 +7,7 @@ House rules
   without a goal it only looks at all of them, more seldom, for who asks for the status.
 * A slice that is being rebuilt is seen as it was before, so that nothing is forgotten of it.
 * A decision stands until it is in the plan, however often plans are refused.
+* What comes while slices catch up after a loss says nothing of how fast it will come: it counts as before.
 * Who becomes the manager has a controller that knows nothing. Nodes repeat what they have measured, and what
   was chosen before stands while it looks.
 """
@@ -24,7 +25,7 @@ from typing import NamedTuple
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.placement import Node, node_of
 from streammine.engine.replay_meter import ReplayMeter
-from streammine.engine.slice_meter import Rates, SliceMeter
+from streammine.engine.slice_meter import WINDOW_SECONDS, Rates, SliceMeter
 from streammine.model.control import JobReport, SliceReport, StepReport
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
@@ -80,6 +81,9 @@ class SchemeControl:
         self._frozen_at: dict[SliceId, dict[int, float]] = {}
         self._complete = (BEGINNING, 0.0)
         """The newest complete checkpoint, and since when it is."""
+        self._has_lost = False
+        self._calm_after: int | None = None
+        self._calm_from_seconds = -math.inf
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -113,6 +117,7 @@ class SchemeControl:
         went on purpose, and says nothing of how losses are noticed."""
         heard = self._heard.pop(node, None)
         self._steps.pop(node, None)
+        self._has_lost = True
         if heard is not None and not draining:
             silent_seconds = now_seconds - heard.at_seconds[-1]
             lived_seconds = min(silent_seconds, heard.beat_seconds) / 2
@@ -129,6 +134,7 @@ class SchemeControl:
             if now_seconds < self._next_look_seconds:
                 return []
             self._next_look_seconds = now_seconds + SELDOM_SECONDS
+        self._note_calm(now_seconds, job)
         self._seen = dict(self._observations(now_seconds, job, len(nodes)))
         return self.controller.observe(now_seconds, self._seen)
 
@@ -182,6 +188,19 @@ class SchemeControl:
                     ),
                 )
 
+    def _note_calm(self, now_seconds: float, job: ManagedJob) -> None:
+        """After a loss slices catch up, until a checkpoint is complete that was named after it."""
+        if self._has_lost:
+            self._has_lost = False
+            self._calm_after = job.coordinator.proposed
+        if self._calm_after is not None and self._complete[0] > self._calm_after:
+            self._calm_after = None
+            # what was counted before is in rates for so long
+            self._calm_from_seconds = now_seconds + WINDOW_SECONDS
+
+    def _is_calm(self, now_seconds: float) -> bool:
+        return self._calm_after is None and now_seconds >= self._calm_from_seconds
+
     def _lost_with_nodes(
         self, now_seconds: float, job: ManagedJob, others: int
     ) -> Mapping[Node, SharedLoss]:
@@ -223,6 +242,10 @@ class SchemeControl:
         assert job.plan is not None
         rates = self._meter(slice_id, report.generation).rates
         processing = self._catching_up(slice_id.vertex, rates)
+        before = self._seen.get(slice_id)
+        came, made = rates.input, rates.output
+        if before is not None and not self._is_calm(now_seconds):
+            came, made = before.input_bytes_per_second, before.output_bytes_per_second
         return SliceObservation(
             scheme=job.scheme_of(slice_id),
             chosen=slice_id in job.plan.schemes,
@@ -230,8 +253,8 @@ class SchemeControl:
             nodes=1,
             state_bytes=report.counters.get("state_bytes", 0.0),
             checkpoint=self._checkpoint(now_seconds, job, slice_id),
-            input_bytes_per_second=rates.input,
-            output_bytes_per_second=rates.output,
+            input_bytes_per_second=came,
+            output_bytes_per_second=made,
             processing_bytes_per_second=processing,
             busy_share=rates.busy_share,
             replay_share=_replay_share(rates, processing),

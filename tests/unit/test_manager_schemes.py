@@ -342,6 +342,31 @@ def test_rates_are_those_of_the_last_seconds_by_the_node_s_clock() -> None:
     assert control_of(manager).seen[SliceId("source", 0)].input_bytes_per_second == 2e6
 
 
+def test_what_comes_while_slices_catch_up_is_not_taken_for_the_rate_of_the_input() -> None:
+    manager = manager_of()
+    job = manager.jobs[1]
+    came, at = 0.0, 2.0
+
+    def comes(seconds: float, rate: float) -> float:
+        nonlocal came, at
+        for _ in range(round(4 * seconds)):
+            at += 0.25
+            came += 0.25 * rate
+            beat(manager, at, bytes_in=came, busy_seconds=0.1 * at)
+        return control_of(manager).seen[COUNTS].input_bytes_per_second
+
+    assert comes(4.0, 1e6) == 1e6
+    assert job.control is not None
+    job.control.lost(at, ("c", 3), draining=False)
+    assert comes(4.0, 9e6) == 1e6
+    # a checkpoint that was named before the loss says nothing
+    job.coordinator._complete = (checkpoint(20), checkpoint(job.coordinator.proposed))
+    assert comes(1.0, 2e6) == 1e6
+    job.coordinator._complete = (checkpoint(30), checkpoint(job.coordinator.proposed + 1))
+    assert comes(1.0, 2e6) == 1e6, "what was counted meanwhile is still in the rates"
+    assert comes(2.0, 2e6) == 2e6
+
+
 def test_how_fast_slices_catch_up_counts_as_soon_as_it_is_known() -> None:
     manager = manager_of()
     # 4 MB/s, and while it keeps up it works for half of the time
