@@ -20,8 +20,8 @@ SPIKE_SECONDS = 2.0
 DRAINED_SHARE = 0.05
 """Of what a queue held at most: with no more than that it counts as drained."""
 
-USUAL_SHARE = 0.25
-"""Of the same: where a queue held more than that before a spike, it was not empty to begin with."""
+USUAL_SHARE = 0.5
+"""Of the same: where a queue usually holds more than that, no spike has filled it."""
 
 Samples = Sequence[tuple[float, float]]
 """(time, value), by time."""
@@ -76,15 +76,16 @@ def most_between(levels: Samples, first: float, last: float) -> float:
     return max((level for at, level in levels if first <= at < last), default=0.0)
 
 
-def drained_after(levels: Samples, begin: float, end: float, following: float) -> float | None:
+def drained_after(
+    levels: Samples, begin: float, end: float, following: float, usual: float
+) -> float | None:
     """Seconds from the end of a spike until a queue that it filled was empty and stayed so until the
     `following` spike, 0 where it was by then; None where it did not. What is left of it may be as much as
-    there was at most in the second before the spike, if that was little."""
+    there is at most where no spike was, the `usual`, if that is little."""
     filled = [(at, level) for at, level in levels if begin <= at < following]
     if not filled:
         return None
     most = max(level for _, level in filled)
-    usual = most_between(levels, begin - 1.0, begin)
     if usual > USUAL_SHARE * most:
         return None
     enough = max(DRAINED_SHARE * most, usual)

@@ -45,6 +45,9 @@ SPEED = round(1 / EPOCH_SECONDS)
 PROBE_SECONDS = 4.0
 """About so long it is measured what the nodes can do."""
 
+WARM_SECONDS = 2.0
+"""From the begin of the load: what waits then is not usual yet."""
+
 PROBE_EVENTS = 1_000_000
 LONGEST_RUN_SECONDS = 300.0
 WITHOUT, WITH = "without", "with"
@@ -68,10 +71,10 @@ class Spiked:
         """Events that were taken while there were more than usual."""
         return sum(counted_between(self.taken, begin, end) for begin, end in shape.spans)
 
-    def drained(self, shape: LoadShape) -> list[float | None]:
-        """After each spike, how long that took."""
+    def drained(self, shape: LoadShape, usual: float) -> list[float | None]:
+        """After each spike, how long that took, where `usual` bytes wait anyway."""
         return [
-            drained_after(self.waiting, begin, end, begin + EVERY_SECONDS)
+            drained_after(self.waiting, begin, end, begin + EVERY_SECONDS, usual)
             for begin, end in shape.spans
         ]
 
@@ -259,7 +262,8 @@ def _look(cluster: LiveCluster, job: LiveJob, began: float, spiked: Spiked) -> N
 def _figures(runs: dict[str, list[Spiked]], shape: LoadShape) -> dict[str, Any]:
     pairs = list(zip(runs[WITHOUT], runs[WITH], strict=True))
     ratios = [second.in_spikes(shape) / first.in_spikes(shape) for first, second in pairs]
-    drained = [each for run in runs[WITH] for each in run.drained(shape)]
+    usual = _usual_waiting(runs[WITH], shape)
+    drained = [each for run in runs[WITH] for each in run.drained(shape, usual)]
     return {
         "spike_ratio": rounded(median_interval(ratios)),
         "seconds_ratio": rounded(
@@ -274,40 +278,55 @@ def _figures(runs: dict[str, list[Spiked]], shape: LoadShape) -> dict[str, Any]:
             for kind, every in runs.items()
         },
         "most_waiting_bytes": round(max(level for run in runs[WITH] for _, level in run.waiting)),
+        "usual_waiting_bytes": round(usual),
         "spikes": len(drained),
-        "drained": sum(each is not None for each in drained),
-        "drained_after_seconds": _most(drained),
+        **_drained_figures(drained),
         "paused_replicas": round(max(level for run in runs[WITH] for _, level in run.paused)),
-        "each_spike": [_spike_figures(runs[WITH], shape, number) for number in range(shape.spikes)],
-        "runs": {kind: [_told(each, shape) for each in every] for kind, every in runs.items()},
+        "each_spike": [
+            _spike_figures(runs[WITH], shape, usual, number) for number in range(shape.spikes)
+        ],
+        "runs": {
+            kind: [_told(each, shape, usual) for each in every] for kind, every in runs.items()
+        },
     }
 
 
-def _spike_figures(runs: list[Spiked], shape: LoadShape, number: int) -> dict[str, Any]:
+def _usual_waiting(runs: list[Spiked], shape: LoadShape) -> float:
+    """The most that waited before the first spike, in any run: looks are few, and load comes in epochs."""
+    return max(most_between(run.waiting, WARM_SECONDS, shape.begins[0]) for run in runs)
+
+
+def _spike_figures(
+    runs: list[Spiked], shape: LoadShape, usual: float, number: int
+) -> dict[str, Any]:
     """A spike of all runs with replicas, up to the next: what waited and who had stepped down at most."""
     begin, end = shape.begins[number], shape.begins[number] + EVERY_SECONDS
-    drained = [run.drained(shape)[number] for run in runs]
+    drained = [run.drained(shape, usual)[number] for run in runs]
     return {
         "at_seconds": begin,
         "most_waiting_bytes": round(max(most_between(run.waiting, begin, end) for run in runs)),
-        "drained": sum(each is not None for each in drained),
-        "drained_after_seconds": _most(drained),
+        **_drained_figures(drained),
         "paused_replicas": round(max(most_between(run.paused, begin, end) for run in runs)),
     }
 
 
-def _most(drained: list[float | None]) -> float | None:
-    return max((round(each, 2) for each in drained if each is not None), default=None)
+def _drained_figures(drained: list[float | None]) -> dict[str, Any]:
+    known = [each for each in drained if each is not None]
+    return {
+        "drained": len(known),
+        "drained_after_seconds": round(max(known), 2) if known else None,
+        "median_drained_after_seconds": round(median(known), 2) if known else None,
+    }
 
 
-def _told(run: Spiked, shape: LoadShape) -> dict[str, Any]:
+def _told(run: Spiked, shape: LoadShape, usual: float) -> dict[str, Any]:
     return {
         "seconds": round(run.seconds, 3),
         "events_in_spikes": round(run.in_spikes(shape)),
         "events_each_second": run.each_second(shape),
         "spike_delay_seconds": round(run.worst_delay(shape), 3),
         "drained_after_seconds": [
-            None if each is None else round(each, 2) for each in run.drained(shape)
+            None if each is None else round(each, 2) for each in run.drained(shape, usual)
         ],
         "waiting_bytes": [(round(at, 2), round(level)) for at, level in run.waiting],
         "paused_replicas": [(round(at, 2), round(level)) for at, level in changes(run.paused)],
@@ -346,15 +365,21 @@ def _print(figures: dict[str, Any]) -> None:
             f"{each['at_seconds']:g} s",
             f"{each['most_waiting_bytes'] / 1e6:.1f} MB",
             f"{each['drained']} of {figures['pairs']}",
-            "-"
-            if each["drained_after_seconds"] is None
-            else f"{each['drained_after_seconds']:.1f} s",
+            *(
+                "-" if each[key] is None else f"{each[key]:.1f} s"
+                for key in ("median_drained_after_seconds", "drained_after_seconds")
+            ),
             str(each["paused_replicas"]),
         )
         for each in figures["each_spike"]
     ]
     print_table(
-        ("spike at", "most that waited", "drained", "at most after its end", "stepped down"), spikes
+        ("spike at", "most that waited", "drained", "after its end", "at most", "stepped down"),
+        spikes,
+    )
+    print(
+        "drained: to a twentieth, or what waits without a spike "
+        f"({figures['usual_waiting_bytes'] / 1e6:.1f} MB at most), and no more until the next"
     )
     print(_stepped_down(figures))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.load_spikes import LoadShape, changes, counted_between, drained_after
-from benchmarks.spikes import _stepped_down
+from benchmarks.spikes import Spiked, _stepped_down, _usual_waiting
 
 SHAPE = LoadShape(base=100, spike=500, spikes=2)
 
@@ -31,32 +31,40 @@ def test_a_longer_spike_ends_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "drained"),
+    ("levels", "usual", "drained"),
     [
-        ([(9.5, 0.0), (11.0, 40.0), (12.0, 100.0), (13.0, 30.0), (14.0, 5.0)], 2.0),
-        ([(9.5, 8.0), (11.0, 40.0), (12.0, 100.0), (13.0, 8.0), (14.0, 0.0)], 1.0),
-        ([(9.5, 0.0), (12.5, 100.0), (13.0, 5.0), (14.0, 6.0), (15.0, 4.0), (16.0, 0.0)], 3.0),
-        ([(9.5, 0.0), (12.5, 100.0), (13.0, 5.0), (14.0, 1.0), (29.5, 6.0), (30.5, 0.0)], None),
-        ([(9.5, 0.0), (11.0, 100.0), (11.5, 5.0), (12.0, 1.0)], 0.0),
-        ([(9.5, 0.0), (11.0, 1.0), (12.0, 100.0), (13.0, 30.0), (14.0, 6.0)], None),
-        ([(9.5, 26.0), (11.0, 100.0), (13.0, 20.0), (14.0, 0.0)], None),
-        ([(9.5, 0.0), (31.0, 50.0)], None),
+        ([(11.0, 40.0), (12.0, 100.0), (13.0, 30.0), (14.0, 5.0)], 0.0, 2.0),
+        ([(11.0, 40.0), (12.0, 100.0), (13.0, 8.0), (14.0, 0.0)], 8.0, 1.0),
+        ([(12.5, 100.0), (13.0, 5.0), (14.0, 6.0), (15.0, 4.0), (16.0, 0.0)], 0.0, 3.0),
+        ([(12.5, 100.0), (13.0, 5.0), (14.0, 1.0), (29.5, 6.0), (30.5, 0.0)], 0.0, None),
+        ([(11.0, 100.0), (11.5, 5.0), (12.0, 1.0)], 0.0, 0.0),
+        ([(11.0, 1.0), (12.0, 100.0), (13.0, 30.0), (14.0, 6.0)], 0.0, None),
+        ([(11.0, 100.0), (13.0, 20.0), (14.0, 0.0)], 51.0, None),
+        ([(9.5, 0.0), (31.0, 50.0)], 0.0, None),
     ],
     ids=[
         "to a twentieth",
-        "to what it was before",
+        "to what is usual",
         "after a dip",
         "a dip, and not empty before the next",
         "before the end",
         "not enough",
-        "not empty to begin with",
+        "full anyway",
         "nobody looked",
     ],
 )
 def test_a_queue_is_drained_when_hardly_anything_is_left_until_the_next_spike(
-    levels: list[tuple[float, float]], drained: float | None
+    levels: list[tuple[float, float]], usual: float, drained: float | None
 ) -> None:
-    assert drained_after(levels, 10.0, 12.0, 30.0) == drained
+    assert drained_after(levels, 10.0, 12.0, 30.0, usual) == drained
+
+
+def test_usual_is_what_waited_in_any_run_before_the_first_spike_once_it_was_warm() -> None:
+    runs = [
+        Spiked(waiting=[(1.0, 90.0), (5.0, 3.0), (11.0, 80.0)]),
+        Spiked(waiting=[(1.0, 70.0), (9.5, 4.0), (10.0, 60.0)]),
+    ]
+    assert _usual_waiting(runs, SHAPE) == 4.0
 
 
 def test_only_what_differs_from_the_look_before_is_a_change() -> None:
