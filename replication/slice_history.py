@@ -34,6 +34,10 @@ INPUT_RATES = 256
 """Looks whose input counts at most, the newest."""
 
 
+SHORTEST_SECONDS = 1e-3
+"""From one checkpoint to the next: they may be complete at the same moment of the manager's clock."""
+
+
 class SliceHistory:
     """Of one slice. Bounded."""
 
@@ -83,7 +87,7 @@ class SliceHistory:
             state_bytes=seen.state_bytes,
             load_bytes=max(seen.checkpoint.snapshot_bytes, seen.state_bytes),
             increment_bytes=mean(self._increments_bytes),
-            checkpoint_seconds=self._checkpoint_seconds,
+            checkpoint_seconds=max(SHORTEST_SECONDS, self._checkpoint_seconds),
             input_bytes_per_second=max(rate for _, rate in self._input),
             output_bytes_per_second=seen.output_bytes_per_second,
             processing_bytes_per_second=median(self._processing or [0.0]),

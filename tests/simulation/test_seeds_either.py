@@ -20,7 +20,7 @@ from streammine.engine import rebuilding
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.unwanted import UnwantedEpochs, UnwantedFeeds
-from streammine.model.agreement import MakeDurable
+from streammine.model.agreement import DecisionDurable, MakeDurable
 from streammine.model.recovery import Checkpoint
 from streammine.simulation import keeping
 from streammine.simulation.run import SimulationError, run_workload
@@ -197,19 +197,36 @@ def counts(table: pa.Table) -> dict[tuple[int, str], tuple[int, int]]:
 # --- broken on purpose ------------------------------------------------------------------------
 
 
-def replicas_differ(seeds: Seeds, most: int = 30) -> bool:
+def replicas_differ(seeds: Seeds, tried: range = range(410_000, 410_030)) -> bool:
     """Whether some seed's replicas are seen to take different bags of an epoch.
 
     What a seed's output is compared with is broken as well, so that this may differ says nothing.
     """
     trials = Trials(seeds.workload, seeds.trials("all").kinds)
-    found = (trials.run(seed).problem or "" for seed in range(410_000, 410_000 + most))
+    found = (trials.run(seed).problem or "" for seed in tried)
     return any(re.search(r" takes {.*} of epoch \d+, another {", each) for each in found)
 
 
 def test_a_choice_without_a_majority_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("replication.ballots.unanimous", lambda replicas: 1)
     assert replicas_differ(TWO)
+
+
+def test_a_ballot_without_a_majority_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replication.ballots.majority", lambda replicas: 1)
+    assert replicas_differ(TWO)
+
+
+def test_a_decision_that_counts_in_spite_of_a_newer_plan_s_seal_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unfenced(self: Any, stimulus: Any) -> None:
+        for each in stimulus.stored:
+            self._writing.done(each)
+            self._chain.note_stored(each.decision)
+
+    monkeypatch.setitem(consensus._HANDLERS, DecisionDurable, unfenced)
+    assert replicas_differ(PASSIVE, range(410_071, 410_072))
 
 
 def test_a_decision_that_is_not_durable_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -259,6 +260,16 @@ def test_who_looks_seldom_is_told_how_old_checkpoints_got() -> None:
         history.observe(turn, replace(seen(30), checkpoint=checkpoint))
     assert history.missing == ()
     assert history.outlook.checkpoint_seconds == 0.9
+
+
+def test_checkpoints_at_one_moment_of_the_clock_cost_no_end_of_work_and_no_failure() -> None:
+    made = controller(RecoveryGoal(2.0))
+    for turn in range(3):
+        checkpoint = CheckpointObservation(30 * MB, 10 * MB, 0.0, f"{turn}", 0.0 if turn else None)
+        made.observe(1.0, {SLICE: seen(30, checkpoint=checkpoint)})
+    stance = made.stances[SLICE]
+    assert stance.assessment.missing == ()
+    assert all(math.isfinite(cost) for cost in stance.assessment.costs.values())
 
 
 def test_one_odd_look_does_not_change_the_shares_of_work() -> None:
