@@ -8,6 +8,7 @@ from replication.learning import forgotten_until
 from replication.living import LEARNING_SECONDS, Living
 from replication.peers import Peers
 from streammine.model.agreement import AgreementSettings, FormerPlan, ReplicaPlan, Report
+from streammine.model.epochs import BEGINNING
 
 DECIDED, PLAN = 5, 3
 
@@ -51,7 +52,7 @@ BEGAN_LATER = said(decided=20, tells_after=10)
     ],
 )
 def test_who_is_left_behind(others: list[Report | None], until: int | None) -> None:
-    assert forgotten_until(DECIDED, PLAN, others, stored=False) == until
+    assert forgotten_until(DECIDED, PLAN, others, stored=False, removed=BEGINNING) == until
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,32 @@ def test_who_is_left_behind(others: list[Report | None], until: int | None) -> N
 def test_who_is_left_behind_waits_for_no_vote_where_decisions_are_stored(
     others: list[Report | None], until: int | None
 ) -> None:
-    assert forgotten_until(DECIDED, PLAN, others, stored=True) == until
+    assert forgotten_until(DECIDED, PLAN, others, stored=True, removed=BEGINNING) == until
+
+
+@pytest.mark.parametrize(
+    ("removed", "others", "until"),
+    [
+        (DECIDED, [], None),
+        (DECIDED + 4, [], DECIDED + 4),
+        (DECIDED + 4, [said(decided=5, tells_after=0)], DECIDED + 4),
+        (DECIDED + 4, [None], None),
+        (DECIDED + 4, [said(decided=20, tells_after=4)], None),
+        (DECIDED + 4, [BEGAN_LATER], DECIDED + 4),
+    ],
+    ids=[
+        "nothing that it lacks was removed",
+        "nobody else is left",
+        "the other one knows as little",
+        "the other one has not said anything yet",
+        "the other one can tell",
+        "the other one began later",
+    ],
+)
+def test_who_lacks_what_was_removed_from_the_store_is_left_behind(
+    removed: int, others: list[Report | None], until: int | None
+) -> None:
+    assert forgotten_until(DECIDED, PLAN, others, stored=True, removed=removed) == until
 
 
 def test_who_was_left_out_and_says_nothing_any_more_is_not_waited_for() -> None:

@@ -137,7 +137,7 @@ def test_snapshots_of_the_newest_checkpoints_epoch_stay_whoever_made_them() -> N
     old = published(store, 10, a=snapshot(store, A, 10))
     snapshot(store, A, 20, generation=1)
     new = published(store, 20, a=snapshot(store, A, 20, generation=2))
-    assert collect(store, [old, new], set()).removed == ()
+    assert collect(store, [old, new], set(), True).removed == ()
 
 
 def test_what_the_leader_gave_of_a_closed_epoch_is_not_discarded_when_it_is_lost() -> None:
