@@ -57,8 +57,7 @@ WITHOUT, WITH = "without", "with"
 class Spiked:
     """A run, in seconds since the pace began: how many events were in all epochs committed by then; bytes
     that waited at replicas behind others, and how many of these had stepped down; how late commits were, by
-    when their epochs were due. (A leading replica's own counters say too much: what it has taken of one
-    upstream replica's bag is counted again where another one's is complete first.)"""
+    when their epochs were due."""
 
     taken: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, 0.0)])
     waiting: list[tuple[float, float]] = field(default_factory=list)
