@@ -33,24 +33,28 @@ def _of_schemes() -> dict[str, Make]:
     numbers = {"numbers": loops.numbers()}
     rows = {"rows": workloads.keyed_values(160)}
     for scheme in Scheme:
-        standing = functools.partial(_standing, scheme)
-        for name, topology, inputs in (
-            ("words", workloads.word_count, lines),
-            ("join", workloads.equi_join, orders),
-            ("loop", loops.halving, numbers),
-            ("order", test_seeds_schemes.ordered, rows),
+        for name, topology, inputs, replicas in (
+            ("words", workloads.word_count, lines, 2),
+            ("words of three", workloads.word_count, lines, 3),
+            ("join", workloads.equi_join, orders, 2),
+            ("loop", loops.halving, numbers, 2),
+            ("order", test_seeds_schemes.ordered, rows, 2),
         ):
+            if replicas > 2 and not scheme.deploys:
+                continue
             found[f"{name}, {scheme.value}"] = functools.partial(
                 lambda topology, inputs, standing: Workload(standing(topology()), inputs),
                 topology,
                 inputs,
-                standing,
+                functools.partial(_standing, scheme, replicas),
             )
     return found
 
 
-def _standing(scheme: Scheme, topology: Topology) -> Topology:
-    return topology.model_copy(update={"replicas": 2 if scheme.deploys else 1, "scheme": scheme})
+def _standing(scheme: Scheme, replicas: int, topology: Topology) -> Topology:
+    return topology.model_copy(
+        update={"replicas": replicas if scheme.deploys else 1, "scheme": scheme}
+    )
 
 
 def _of_receivers() -> dict[str, Make]:

@@ -28,8 +28,8 @@ USERS = "scheme,crash,manager,move,drain"
 MOST_SEEDS = 12
 
 
-def standing(topology: Topology, scheme: Scheme) -> Topology:
-    return topology.model_copy(update={"replicas": 2, "scheme": scheme})
+def standing(topology: Topology, scheme: Scheme, replicas: int = 2) -> Topology:
+    return topology.model_copy(update={"replicas": replicas, "scheme": scheme})
 
 
 @functools.cache
@@ -66,6 +66,21 @@ def ordered() -> Topology:
 def test_seeds(seeds: Callable[[Scheme], Seeds], kinds: str, scheme: Scheme) -> None:
     done = seeds(scheme).run(kinds, range(2))
     assert sum(sum(each.faults.values()) for each in done) >= 2
+
+
+@functools.cache
+def of_three(scheme: Scheme) -> Seeds:
+    lines = pa.table({"line": workloads.text(160)})
+    return Seeds(Workload(standing(workloads.word_count(), scheme, 3), {"lines": lines}))
+
+
+@pytest.mark.parametrize("scheme", STANDING)
+def test_of_three_replicas_any_number_stands_behind_and_the_output_is_that_of_one(
+    scheme: Scheme,
+) -> None:
+    of_three(scheme).run("all", range(880_000, 880_002))
+    alone = Workload(workloads.word_count(), {"lines": pa.table({"line": workloads.text(160)})})
+    assert of_three(scheme).trials("all").digest == Seeds(alone).trials("all").digest
 
 
 @pytest.mark.parametrize("numbers", [None, (1, 3, 10)])
