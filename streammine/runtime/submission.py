@@ -96,7 +96,8 @@ def prepare_submission(
     if wanted > (nodes or topology.nodes):
         raise TopologyError(
             f"replicas: {wanted} needs as many nodes, for replicas of a slice are on different ones, and "
-            f"there are {nodes or topology.nodes}; give it more nodes, or fewer replicas"
+            f"the job is to have {nodes or topology.nodes} (nodes: of the topology, or --nodes); give it "
+            "more nodes, or fewer replicas"
         )
     targets = _targets(compiled, base, scratch, overwrite)
     sources = []

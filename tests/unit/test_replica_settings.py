@@ -95,7 +95,7 @@ def test_more_replicas_than_nodes_are_refused_before_anything_starts(
     tmp_path: Path, nodes: int | None
 ) -> None:
     (tmp_path / "lines.csv").write_text("line\na b\n")
-    with pytest.raises(TopologyError, match=r"replicas: 3 needs as many nodes.* there are [12];"):
+    with pytest.raises(TopologyError, match=r"replicas: 3 needs as many nodes.* is to have [12] "):
         prepare_submission(
             parse_topology(DOCUMENT, "t.yaml"),
             tmp_path,
