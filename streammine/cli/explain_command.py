@@ -79,7 +79,9 @@ def _vertex_lines(
     count = "1 slice" if vertex.slices == 1 else f"{vertex.slices} slices"
     yield f"{vertex.kind} {vertex.name} ({count})"
     if vertex.replicas > 1:
-        yield f"  {vertex.replicas} replicas of each, on different nodes: {vertex.scheme}"
+        rung = compiled.graph.rung_of(vertex.name, vertex.scheme)
+        stands = "" if rung is vertex.scheme else f", which is {rung} here"
+        yield f"  {vertex.replicas} replicas of each, on different nodes: {vertex.scheme}{stands}"
     if vertex.kind == "source":
         yield from _source_lines(vertex.name, topology, compiled, resolved[vertex.name])
     else:

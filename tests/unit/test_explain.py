@@ -133,3 +133,23 @@ def test_a_merge_is_shown_with_what_it_promises(tmp_path: Path) -> None:
     assert "sink 'result' with ordered: true needs rows with positions" in str(
         done.exception or done.output
     )
+
+
+def test_what_a_scheme_comes_to_where_a_rung_is_missing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "numbers.csv").write_text("n\n1\n")
+    (tmp_path / "t.yaml").write_text(
+        """\
+epoch: {count: 10}
+scheme: passive-standby-hot
+sources:
+  numbers: {files: numbers.csv, schema: {n: int64}, prepare: none}
+operators:
+  counts: {input: numbers, key: n, aggregate: {count: count()}}
+sinks:
+  result: {input: counts, format: console}
+"""
+    )
+    lines = explained(tmp_path / "t.yaml")
+    replicas = [line.split(": ")[1] for line in lines if "replicas of each" in line]
+    cold = "passive-standby-hot, which is passive-standby-cold here"
+    assert replicas[:2] == [cold, "passive-standby-hot"], "a source queues nothing"
