@@ -73,7 +73,7 @@ from replication.telling import Telling
 from replication.witness import Witness
 from replication.writing import Writing
 from streammine.model import agreement as words
-from streammine.model.agreement import Decision, ReplicaPlan, Report, StoredDecision
+from streammine.model.agreement import Decision, ReplicaPlan, Report
 from streammine.model.epochs import BEGINNING
 
 
@@ -103,8 +103,7 @@ class Consensus:
         self._newest_plan = 0
         self._ballots: Ballots | None = None
         self._witness = Witness()
-        self._store: tuple[StoredDecision, ...] | None = None
-        self._removed_until = BEGINNING
+        self._store: words.StoreRead | None = None
         self._writing = Writing(self._bags, settings)
         self._fetching = Fetching(self._bags, self._peers, settings)
         self._telling = Telling()
@@ -172,8 +171,7 @@ class Consensus:
 
     def _on_store_read(self, stimulus: words.StoreRead) -> None:
         if self.phase is Phase.LEARNING and stimulus.plan_version == self._newest_plan:
-            self._store = stimulus.decisions
-            self._removed_until = stimulus.removed_until
+            self._store = stimulus
 
     def _learn(self) -> None:
         """Take part in the plan, once all that former ones may have chosen is known and held."""
@@ -187,9 +185,9 @@ class Consensus:
         if not is_closed(former, answers, self._living.gone):
             return
         known = max(each.decided for each in answers.values())
-        if max(known, self._removed_until) > self._chain.decided:
+        if max(known, self._store.removed_until) > self._chain.decided:
             return
-        brought = inherited(answers.values(), self._store, self._chain.decided)
+        brought = inherited(answers.values(), self._store.decisions, self._chain.decided)
         self._effects += self._fetching.ask(brought.items())
         # bags may come only as epochs are processed; those of a former plan's memory must be safe here first
         in_memory = not self._settings.every_decision_stored
@@ -316,7 +314,7 @@ class Consensus:
         if replicas:
             said = [self._peers.reports.get(each) for each in self._living.others]
             stored = self._settings.every_decision_stored
-            removed = BEGINNING if self._store is None else self._removed_until
+            removed = BEGINNING if self._store is None else self._store.removed_until
             until = forgotten_until(self._chain.decided, self._newest_plan, said, stored, removed)
             if until is not None:
                 self._give_up(Event.LEFT_BEHIND, until)

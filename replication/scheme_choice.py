@@ -44,10 +44,7 @@ def choose(present: Scheme, assessment: Assessment, goal: RecoveryGoal, may_save
     cheapest = _cheapest(safe, assessment)
     saved = assessment.costs[present] - assessment.costs[cheapest]
     if saved <= WORTH_SHARE * assessment.costs[present]:
-        return (
-            present,
-            "the cheapest that fits" if saved <= 0 else "hardly dearer than the cheapest",
-        )
+        return present, "hardly dearer than the cheapest" if saved > 0 else "the cheapest that fits"
     if not may_save:
         return present, f"it fits; {cheapest} is cheaper, but the last change is too recent"
     return cheapest, f"the cheapest within {safe_seconds:.3g} s"

@@ -33,7 +33,6 @@ ENOUGH_RATES = 3
 INPUT_RATES = 256
 """Looks whose input counts at most, the newest."""
 
-
 SHORTEST_SECONDS = 1e-3
 """From one checkpoint to the next: they may be complete at the same moment of the manager's clock."""
 

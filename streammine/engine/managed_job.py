@@ -434,13 +434,16 @@ class ManagedJob:
         """All replicas that agree on their input have processed what was decided up to that epoch."""
         assert self.plan is not None
         return all(
-            epoch <= (each.begin if report is None else max(each.begin, report.frontier - 1))
+            self._processed_until(slice_id, each) >= epoch
             for slice_id, group in self.plan.placements.items()
             if slice_id.vertex in self.graph.agreeing
             for each in group
             if each.rung.queues
-            for report in [self.report_of(slice_id, each)]
         )
+
+    def _processed_until(self, slice_id: SliceId, placement: Placement) -> int:
+        report = self.report_of(slice_id, placement)
+        return placement.begin if report is None else max(placement.begin, report.frontier - 1)
 
     def _stands_after(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica has every epoch up to this one behind it."""

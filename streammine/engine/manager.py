@@ -179,7 +179,7 @@ class ManagerMachine:
         for gone in set(self.nodes) - set(nodes):
             for job in self.jobs.values():
                 if job.control is not None:
-                    job.control.lost(now_seconds, gone, job.drains(gone[0]))
+                    job.control.lost(now_seconds, gone, job)
         self.nodes = nodes
         self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
         self._crowding.keep({name for name, _ in nodes})

@@ -129,12 +129,15 @@ def plan(nodes: Sequence[LogicalNode]) -> JobGraph:
         edges.append(_committer_edge(DEAD_LETTERS))
     loops = _loops(by_name, vertices, edges)
     _check_upstream_of_merges(by_name, vertices)
-    _check_replicas_agree(by_name)
     _check_upstream_of_agreement(by_name, vertices, edges)
     _check_downstream_of_merges(by_name, vertices, edges)
-    for name in vertices.keys() & by_name.keys():
-        if _that_may_differ(by_name, name):
-            vertices[name] = replace(vertices[name], replicable=False)
+    for name, maker in _that_may_differ(by_name, vertices, edges).items():
+        if name in by_name:
+            _require_alone(by_name[name], maker)
+        # dead letters have the replicas of whose rows they are
+        vertices[name] = replace(
+            vertices[name], replicas=1, scheme=Scheme.PASSIVE_REPLICATION, replicable=False
+        )
     return JobGraph(tuple(vertices.values()), _with_kinds(edges, loops), loops)
 
 
@@ -247,28 +250,44 @@ def _check_upstream_of_agreement(
                 )
 
 
-def _check_replicas_agree(by_name: Mapping[str, LogicalNode]) -> None:
+def _that_may_differ(
+    by_name: Mapping[str, LogicalNode], vertices: Mapping[str, Vertex], edges: Sequence[Edge]
+) -> dict[str, str]:
+    """Vertices whose replicas may make different rows, and the operator that is not deterministic for which
+    they do: the vertex itself, one that runs in it, or one that it takes from."""
+    erratic = {name for name, node in by_name.items() if not node.traits.deterministic}
+    runs: dict[str, str] = {}
+    differ = {name: name for name in vertices if name in erratic}
+    for edge in edges:
+        for stage in edge.stages:
+            if stage in erratic:
+                runs[edge.source] = differ[edge.target] = stage
+    for edge in edges:
+        if edge.dead and edge.source in runs:
+            differ[edge.target] = runs[edge.source]
+    waiting = list(differ)
+    while waiting:
+        maker = waiting.pop()
+        for edge in edges:
+            if edge.source == maker and edge.target not in differ:
+                differ[edge.target] = differ[maker]
+                waiting.append(edge.target)
+    return runs | differ
+
+
+def _require_alone(node: LogicalNode, maker: str) -> None:
     """Of what replicas make, and what is made once more after a loss, the first to come counts: so all of it
     must be the same."""
-    for name, node in by_name.items():
-        if node.replicas < 2:
-            continue
-        for maker in _that_may_differ(by_name, name):
-            kind = node.kind if node.kind in ("source", "sink") else "operator"
-            whose = "its replicas" if maker == name else f"it gets rows from {maker!r}, and they"
-            raise TopologyError(
-                f"{kind} {name!r}: {whose} may differ, for {maker!r} says of itself that it is not "
-                f"deterministic; give {name!r} replicas: 1 and scheme: passive-replication, or make "
-                f"{maker!r} deterministic (context.random, and event times instead of a clock)",
-                part=name,
-            )
-
-
-def _that_may_differ(by_name: Mapping[str, LogicalNode], name: str) -> list[str]:
-    """Who is not deterministic, of a node and all that leads to it, nearest first."""
-    return [
-        each for each in (name, *_upstream(by_name, name)) if not by_name[each].traits.deterministic
-    ]
+    if node.replicas < 2:
+        return
+    kind = node.kind if node.kind in ("source", "sink") else "operator"
+    who = "it" if maker == node.name else f"{maker!r}, which runs in it or before it,"
+    raise TopologyError(
+        f"{kind} {node.name!r}: its replicas may differ, for {who} says of itself that it is not "
+        f"deterministic; give {node.name!r} replicas: 1 and scheme: passive-replication, or make "
+        f"{maker!r} deterministic (context.random, and event times instead of a clock)",
+        part=node.name,
+    )
 
 
 def _upstream(by_name: Mapping[str, LogicalNode], name: str) -> dict[str, None]:

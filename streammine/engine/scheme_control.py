@@ -81,7 +81,6 @@ class SchemeControl:
         self._frozen_at: dict[SliceId, dict[int, float]] = {}
         self._complete = (BEGINNING, 0.0)
         """The newest complete checkpoint, and since when it is."""
-        self._has_lost = False
         self._calm_after: int | None = None
         self._calm_from_seconds = -math.inf
 
@@ -111,14 +110,14 @@ class SchemeControl:
                 self._meter(slice_id, each.generation).note(clock_seconds, each.counters)
             self._replays[slice_id.vertex].note((slice_id, each.generation), each.counters)
 
-    def lost(self, now_seconds: float, node: Node, draining: bool) -> None:
+    def lost(self, now_seconds: float, node: Node, job: ManagedJob) -> None:
         """It is known from now on that a node is gone, which lived when it was last heard of, and may have
-        lived until it was to be heard of again: half of that time is taken for lived. One that was `draining`
-        went on purpose, and says nothing of how losses are noticed."""
+        lived until it was to be heard of again: half of that time is taken for lived. One that was to be
+        emptied went on purpose, and says nothing of how losses are noticed."""
         heard = self._heard.pop(node, None)
         self._steps.pop(node, None)
-        self._has_lost = True
-        if heard is not None and not draining:
+        self._calm_after = job.coordinator.proposed
+        if heard is not None and not job.drains(node[0]):
             silent_seconds = now_seconds - heard.at_seconds[-1]
             lived_seconds = min(silent_seconds, heard.beat_seconds) / 2
             self.controller.measured(Measurement(Step.DETECT, silent_seconds - lived_seconds))
@@ -134,7 +133,7 @@ class SchemeControl:
             if now_seconds < self._next_look_seconds:
                 return []
             self._next_look_seconds = now_seconds + SELDOM_SECONDS
-        self._note_calm(now_seconds, job)
+        self._note_calm(now_seconds)
         self._seen = dict(self._observations(now_seconds, job, len(nodes)))
         return self.controller.observe(now_seconds, self._seen)
 
@@ -188,11 +187,8 @@ class SchemeControl:
                     ),
                 )
 
-    def _note_calm(self, now_seconds: float, job: ManagedJob) -> None:
+    def _note_calm(self, now_seconds: float) -> None:
         """After a loss slices catch up, until a checkpoint is complete that was named after it."""
-        if self._has_lost:
-            self._has_lost = False
-            self._calm_after = job.coordinator.proposed
         if self._calm_after is not None and self._complete[0] > self._calm_after:
             self._calm_after = None
             # what was counted before is in rates for so long

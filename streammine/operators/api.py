@@ -104,8 +104,8 @@ class UserCode:
     output: columns that leave (for a Reducer: those of `finish`, behind the epoch and the key).
     needs: the input columns it reads; None for all. Others are neither read nor sent.
     deterministic: False when the same events may give something else when it runs again. Neither it nor
-        anything that takes from it can have replicas then, and what it made of the epochs after the newest
-        checkpoint may be made anew, and be something else, after a loss.
+        anything that takes from it can have replicas then, nor can what a Mapper runs in; and what it made of
+        the epochs after the newest checkpoint may be made anew, and be something else, after a loss.
     """
 
     output: ClassVar[Columns] = {}

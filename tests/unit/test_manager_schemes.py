@@ -357,7 +357,7 @@ def test_what_comes_while_slices_catch_up_is_not_taken_for_the_rate_of_the_input
 
     assert comes(4.0, 1e6) == 1e6
     assert job.control is not None
-    job.control.lost(at, ("c", 3), draining=False)
+    job.control.lost(at, ("c", 3), job)
     assert comes(4.0, 9e6) == 1e6
     # a checkpoint that was named before the loss says nothing
     job.coordinator._complete = (checkpoint(20), checkpoint(job.coordinator.proposed))

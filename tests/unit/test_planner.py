@@ -237,12 +237,21 @@ ERRATIC = Traits(deterministic=False)
                 stateful("counts", "erratic", replicas=2),
             ],
             {},
-            "operator 'counts': it gets rows from 'erratic'",
+            "operator 'counts': its replicas may differ, for 'erratic', which",
+        ),
+        (
+            [
+                stateful("before", "source", replicas=2),
+                LogicalNode("erratic", "stateless", ("before",), traits=ERRATIC),
+                stateful("counts", "erratic"),
+            ],
+            {},
+            "operator 'before': its replicas may differ, for 'erratic', which",
         ),
         (
             [stateful("erratic", "source", traits=ERRATIC)],
             {"replicas": 2},
-            "sink 'result': it gets",
+            "sink 'result': its replicas may differ, for 'erratic', which",
         ),
     ],
 )
@@ -259,5 +268,25 @@ def test_nobody_gives_replicas_to_what_may_differ() -> None:
         stateful("erratic", "before", traits=ERRATIC),
         stateful("behind", "erratic"),
     )
-    alone = {vertex.name for vertex in found.vertices if not vertex.replicable}
-    assert alone == {"erratic", "behind", "result"}
+    assert alone(found) == {"erratic", "behind", "result", "result.committer"}
+
+
+def test_what_runs_in_a_vertex_concerns_it_and_what_takes_from_there_alone() -> None:
+    found = plan(
+        [
+            LogicalNode("source", "source"),
+            LogicalNode("erratic", "stateless", ("source",), traits=ERRATIC, may_die=True),
+            stateful("counts", "erratic"),
+            stateful("beside", "source", replicas=2, may_die=True),
+            LogicalNode("result", "sink", ("beside",), replicas=2),
+            LogicalNode("other", "sink", ("counts",)),
+        ]
+    )
+    letters = {DEAD_LETTERS, f"{DEAD_LETTERS}.committer"}
+    assert alone(found) == {"source", "counts", "other", "other.committer", *letters}
+    assert found.vertex(DEAD_LETTERS).replicas == 1
+    assert found.vertex("result").replicas == 2
+
+
+def alone(found: JobGraph) -> set[str]:
+    return {vertex.name for vertex in found.vertices if not vertex.replicable}
