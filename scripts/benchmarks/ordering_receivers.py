@@ -1,11 +1,11 @@
 """What agreement costs: consensus against merge, both over what two receivers of each feed got.
 
 Everybody downstream has two replicas. The receivers lost some rows each, others: their bags differ. Under
-merge each replica takes the bag that it has first, so replicas may go on from different ones; under
-consensus they agree, and can therefore tell the receivers which epochs nobody wants any more: these are read,
-but neither combined nor sent. Both belong to what agreement costs. Beside them one receiver of each feed
-alone, of which there are two replicas that send the same bags: there half as much is read, and nothing can
-differ.
+merge, none and strict each replica takes the bag that it has first, so replicas may go on from different
+ones; under consensus they agree, and can therefore tell the receivers which epochs nobody wants any more:
+these are read, but neither combined nor sent. Both belong to what agreement costs. Beside them one receiver
+of each feed alone, of which there are two replicas that send the same bags: there half as much is read, and
+nothing can differ.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.cluster import BenchmarkCluster
 from benchmarks.inputs import ROWS_PER_GROUP
 from benchmarks.intervals import Interval, median_interval, rounded
 from benchmarks.report import print_table
-from benchmarks.workloads import PLUG, SINK
+from benchmarks.workloads import LINES_PER_EPOCH, PLUG, SINK
 from streammine import Topology
 
 RECEIVERS = ("east", "west")
@@ -32,8 +33,15 @@ REPLICAS = 2
 LOST = 0.01
 """Of the feed's rows, by each receiver."""
 
-SIDES = ("merge", "consensus", "one receiver")
+ALONE = "one receiver"
 AGREED = "consensus"
+SIDES = ("none", "merge", AGREED, "strict", ALONE)
+"""Disciplines over two receivers, and `merge` over one."""
+
+COMPARED = (("merge", "none"), (AGREED, "merge"), (AGREED, ALONE), ("strict", "none"))
+"""Of each two speeds, the first is given as a share of the second."""
+
+EPOCH_SECONDS = 60
 
 
 @dataclass
@@ -45,13 +53,13 @@ class Agreed:
     events: int
     rounds: list[dict[str, float]] = field(default_factory=list)
 
-    def ratio(self, side: str) -> Interval:
-        """Of speeds: consensus over another side."""
-        return median_interval([each[side] / each[AGREED] for each in self.rounds])
-
     @property
     def ratios(self) -> dict[str, Interval]:
-        return {side: self.ratio(side) for side in SIDES if side != AGREED}
+        """Of speeds in the same round."""
+        return {
+            f"{side}/{other}": median_interval([each[other] / each[side] for each in self.rounds])
+            for side, other in COMPARED
+        }
 
     @property
     def medians(self) -> dict[str, float]:
@@ -63,22 +71,34 @@ class Agreed:
             "nodes": self.nodes,
             "events": self.events,
             "seconds": {side: round(value, 4) for side, value in self.medians.items()},
-            "consensus_ratio": {side: rounded(ratio) for side, ratio in self.ratios.items()},
+            "ratios": {name: rounded(ratio) for name, ratio in self.ratios.items()},
             "runs": [{side: round(each[side], 4) for side in SIDES} for each in self.rounds],
         }
 
 
 def received(path: Path, number: int) -> Path:
-    """What one receiver got of a file's rows: all but some, which are others for each."""
+    """What one receiver got of a file's rows: all but some, which are others for each. Rows without a time
+    ts get one (int64, s), by which an epoch has as many lines as in the workload of words."""
     made = path.with_name(f"{path.stem}-{RECEIVERS[number]}.parquet")
     if made.exists():
         return made
     random = np.random.default_rng(number)
     partial = made.with_suffix(".part")
-    with pq.ParquetFile(path) as file, pq.ParquetWriter(partial, file.schema_arrow) as writer:
-        for batch in file.iter_batches(ROWS_PER_GROUP):
-            kept = random.random(batch.num_rows) >= LOST
-            writer.write_batch(batch.filter(kept), row_group_size=ROWS_PER_GROUP)
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        timed = "ts" in schema.names
+        if not timed:
+            schema = schema.insert(0, pa.field("ts", pa.int64()))
+        first = 0
+        with pq.ParquetWriter(partial, schema) as writer:
+            for batch in file.iter_batches(ROWS_PER_GROUP):
+                rows = np.arange(first, first + batch.num_rows)
+                first += batch.num_rows
+                if not timed:
+                    seconds = pa.array(rows * EPOCH_SECONDS // LINES_PER_EPOCH)
+                    batch = pa.record_batch([seconds, *batch.columns], schema=schema)
+                kept = random.random(batch.num_rows) >= LOST
+                writer.write_batch(batch.filter(kept), row_group_size=ROWS_PER_GROUP)
     partial.rename(made)
     return made
 
@@ -90,11 +110,11 @@ def topology(
     don't agree on what they take nothing is promised."""
     topology = Topology(
         name=f"{workload}-{side.replace(' ', '-')}",
-        epoch={"time": "60s", "column": "ts"},
+        epoch={"time": f"{EPOCH_SECONDS}s", "column": "ts"},
         replicas=REPLICAS,
     )
     for name, path in files.items():
-        if side == "one receiver":
+        if side == ALONE:
             topology = topology.source(
                 name, files=str(received(path, 0)), prepare="none", slices=slices
             )
@@ -108,8 +128,15 @@ def topology(
                 replicas=1,
             )
         topology = topology.operator(name, either=[f"{name}_{each}" for each in RECEIVERS])
-    fields = {"slices": slices, "discipline": "consensus" if side == AGREED else "merge"}
-    if workload == "join":
+    fields = {"slices": slices, "discipline": "merge" if side == ALONE else side}
+    if workload == "wordcount":
+        (source,) = files
+        topology = topology.operator(
+            "words", input=source, flat_map={"split": "line", "into": "word"}
+        ).operator(
+            "result_rows", input="words", key="word", aggregate={"count": "count()"}, **fields
+        )
+    elif workload == "join":
         left, right = files
         topology = topology.operator(
             "result_rows", join={"left": left, "right": right, "on": "id"}, **fields
@@ -128,7 +155,7 @@ def topology(
         input="result_rows",
         format="parquet",
         path=str(output),
-        exactly_once=side != "merge",
+        exactly_once=side in (AGREED, ALONE),
     )
 
 
@@ -163,12 +190,12 @@ def agreed(
 
 def print_agreed(results: list[Agreed], rounds: int) -> None:
     print(
-        f"consensus over two receivers that lost {LOST:.0%} each, as a share of merge over the same two, and "
-        f"of merge over one of them, {rounds} rounds each; {REPLICAS} replicas"
+        f"events/s of disciplines over two receivers that lost {LOST:.0%} each, and of merge over one of "
+        f"them, {rounds} rounds each; {REPLICAS} replicas"
     )
     head = ["workload", "nodes", *(f"{side} s" for side in SIDES)]
-    for side in results[0].ratios:
-        head += [f"{AGREED}/{side}", "95 % interval"]
+    for name in results[0].ratios:
+        head += [name, "95 % interval"]
     rows = []
     for each in results:
         row = [each.workload, str(each.nodes)]

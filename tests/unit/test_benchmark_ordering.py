@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmarks.ordering import ordering
-from benchmarks.ordering_receivers import SIDES, Agreed, received, topology
+from benchmarks.ordering import RECEIVED, ordering
+from benchmarks.ordering_receivers import EPOCH_SECONDS, SIDES, Agreed, received, topology
 from benchmarks.ordering_runs import Ordering
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import LINES_PER_EPOCH, WORKLOADS
 from click.testing import CliRunner
 
 
@@ -87,11 +87,11 @@ def test_results_of_receivers_and_of_some_workloads_are_kept_apart(tmp_path: Pat
         given = ["--folder", str(tmp_path), "--json", *arguments]
         assert CliRunner().invoke(ordering, given, catch_exceptions=False).exit_code == 0
 
-    run("--receivers", "join", "--receivers", "readings")
+    run(*(word for name in RECEIVED for word in ("--receivers", name)))
     results = kept(tmp_path)
     assert list(results) == ["ordering-receivers"]
     rows = [(each["name"], each["nodes"]) for each in results["ordering-receivers"]["receivers"]]
-    assert rows == [(name, nodes) for name in ("join", "readings") for nodes in (2, 3, 4)]
+    assert rows == [(name, nodes) for name in RECEIVED for nodes in (2, 3, 4)]
     run("--workload", "join", "--nodes", "2", "--events", "50")
     run("--receivers", "readings", "--nodes", "3")
     assert kept(tmp_path).keys() - results.keys() == {
@@ -116,15 +116,34 @@ def test_consensus_is_compared_with_merge_over_the_same_receivers(tmp_path: Path
     assert all(10 < len(each) < 100 for each in lost)
     assert lost[0] != lost[1]
     made = {side: topology("readings", {"readings": feed}, tmp_path, 2, side) for side in SIDES}
-    for side in ("merge", "consensus"):
+    for side in ("none", "merge", "consensus", "strict"):
         assert list(made[side].sources) == ["readings_east", "readings_west"]
         assert made[side].operators["result_rows"].discipline == side
     assert list(made["one receiver"].sources) == ["readings"]
     assert all(each.replicas == 2 for each in made.values())
     for each in made.values():
         each.check()
-    seconds = [(1.0, 2.0, 1.0), (3.0, 3.0, 1.5), (2.0, 1.0, 2.0)]
+    #           none, merge, consensus, strict, one receiver
+    seconds = [(1.0, 1.0, 2.0, 5.0, 1.0), (6.0, 3.0, 3.0, 9.0, 1.5), (1.0, 2.0, 1.0, 2.0, 2.0)]
     rounds = [dict(zip(SIDES, each, strict=True)) for each in seconds]
-    ratios = Agreed("readings", 2, 10, rounds).figures()["consensus_ratio"]
-    assert ratios["merge"]["median"] == 1.0
-    assert ratios["one receiver"]["median"] == 0.5
+    ratios = Agreed("readings", 2, 10, rounds).figures()["ratios"]
+    assert {name: ratio["median"] for name, ratio in ratios.items()} == {
+        "merge/none": 1.0,
+        "consensus/merge": 1.0,
+        "consensus/one receiver": 0.5,
+        "strict/none": 0.5,
+    }
+
+
+def test_lines_of_receivers_have_a_time_and_epochs_as_many_lines_as_without(tmp_path: Path) -> None:
+    feed = tmp_path / "lines.parquet"
+    lines = 3 * LINES_PER_EPOCH
+    pq.write_table(pa.table({"line": [str(number) for number in range(lines)]}), feed)
+    got = pq.read_table(received(feed, 0))
+    numbers = [int(line) for line in got["line"].to_pylist()]
+    assert len(numbers) < lines
+    epochs = [second // EPOCH_SECONDS for second in got["ts"].to_pylist()]
+    assert epochs == [number // LINES_PER_EPOCH for number in numbers]
+    made = topology("wordcount", {"lines": feed}, tmp_path, 2, "consensus")
+    made.check()
+    assert list(made.sources) == ["lines_east", "lines_west"]
