@@ -76,6 +76,13 @@ SHARES = {
     help="Edits/s in the mean of the day.",
 )
 @click.option(
+    "--text-bytes",
+    type=click.IntRange(0, 100_000),
+    default=1_000,
+    show_default=True,
+    help="Of text that the window keeps with each edit.",
+)
+@click.option(
     "--max-time",
     type=click.FloatRange(0.1),
     default=5.5,
@@ -102,6 +109,7 @@ def controller(
     nodes: int,
     seconds: int,
     rate: int,
+    text_bytes: int,
     max_time: float,
     kills: int,
     seed: int,
@@ -114,7 +122,7 @@ def controller(
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     files = write_edits(folder, played.minutes, seconds, SPEED, rate, slices)
-    day = Day(files, slices, seconds)
+    day = Day(files, slices, seconds, text_bytes)
     chosen = {"recovery": {"max_time": f"{round(max_time * 1000)}ms"}}
     full = {"scheme": Scheme.ACTIVE_REPLICATION}
     plans: list[tuple[str, list[float], dict[str, Any]]] = [
@@ -136,6 +144,7 @@ def controller(
         "rhythm_minutes": len(played.minutes),
         "events": seconds * rate,
         "paced_events_per_second": rate,
+        "text_bytes": text_bytes,
         "max_recovery_seconds": max_time,
         **_summary(runs, max_time),
         "bar_cost_ratio": BAR_COST,

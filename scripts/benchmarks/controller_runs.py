@@ -47,11 +47,13 @@ CHECKPOINT = "2s"
 
 @dataclass(frozen=True)
 class Day:
-    """What is played: the pattern of the files, how many there are, and for how many seconds."""
+    """What is played: the pattern of the files, how many there are, and for how many seconds.
+    The window keeps `text_bytes` with each edit."""
 
     files: str
     slices: int
     seconds: int
+    text_bytes: int
 
 
 def topology(day: Day, output: Path, **more: Any) -> Topology:
@@ -76,7 +78,8 @@ def topology(day: Day, output: Path, **more: Any) -> Topology:
             WINDOW,
             input=SOURCE,
             key="channel",
-            operator="apps.trends.operators:Trends",
+            operator="benchmarks.state_operators:KeptTexts",
+            with_={"text_bytes": day.text_bytes},
             slices=day.slices,
         )
         .sink("result", input=WINDOW, format="parquet", path=str(output))

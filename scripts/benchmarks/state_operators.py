@@ -5,6 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+
+from apps.trends.operators import Trends
 from streammine import Operator, Value
 
 SHOWN_HOUSES = 10
@@ -86,3 +90,32 @@ class Stalls(Operator):
 
     def end_epoch(self, key: Any, state: Any) -> Any:
         return key, state.count
+
+
+TEXT_POOL_BYTES = 1 << 22
+"""Of text that is no shorter when compressed; edits have pieces of it."""
+
+
+class KeptTexts(Trends):
+    """Trends that keeps, beside each edit of its window, `text_bytes` of text, as if it had looked it up.
+    So the state is as large as that of an application that keeps events whole."""
+
+    def __init__(self, text_bytes: int) -> None:
+        letters = np.random.default_rng(1).integers(97, 123, TEXT_POOL_BYTES, dtype=np.uint8)
+        self._pool = letters.tobytes().decode()
+        self._text_bytes = text_bytes
+
+    def process_batch(self, channel: str, edits: pa.RecordBatch, state: Any) -> None:
+        times = edits.column("time").cast(pa.int64()).to_pylist()
+        users, added = (edits.column(name).to_pylist() for name in ("user", "added"))
+        for time, *edit in zip(times, users, added, strict=True):
+            state.edits.append(time, (*edit, self._text(time)))
+
+    def _text(self, time: int) -> str:
+        first = time * 7919 % (TEXT_POOL_BYTES - self._text_bytes)
+        return self._pool[first : first + self._text_bytes]
+
+    def end_epoch(self, channel: str, state: Any) -> Any:
+        edits = state.edits.values()
+        users = {user for user, _, _ in edits}
+        return channel, len(edits), len(users), sum(added for _, added, _ in edits)

@@ -166,7 +166,7 @@ class KeyState:
     Not to be kept beyond the call that got it.
     """
 
-    __slots__ = ("_captured", "_elements", "_key", "_made", "_opened")
+    __slots__ = ("_captured", "_contained", "_key", "_made", "_opened")
     _cells: tuple[tuple[str, Cell], ...]
 
     # these are the store's
@@ -174,7 +174,7 @@ class KeyState:
     _opened: int
     _captured: int
     _made: int
-    _elements: int
+    _contained: int
 
     def clear(self) -> None:
         """Everything as it was at first. A key that is so at an epoch's end is forgotten."""

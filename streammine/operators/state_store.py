@@ -9,7 +9,7 @@ state says
 - in `_opened`, after which freeze it was handed out last: it is dirty if that is the last one;
 - in `_captured`, in which freeze it was captured last;
 - in `_made`, after which freeze it was made: no snapshot knows of its key if that is the last one;
-- in `_elements`, how much its lists, windows and the like held when that was last counted.
+- in `_contained`, how much its lists, windows and the like held when that was last counted.
 
 To ask the state itself touches nothing that is not needed anyway. With a hundred thousand keys, to look
 them up in sets of dirty and of frozen keys costs much of what capturing them does.
@@ -36,7 +36,7 @@ from streammine.operators.frozen_states import (
     rows_of,
     short_lots,
 )
-from streammine.operators.history import Entries, History
+from streammine.operators.history import History
 from streammine.operators.plain_data import decode, encode
 from streammine.operators.python_columns import values_of
 from streammine.operators.sliding_window import SlidingWindow
@@ -44,17 +44,13 @@ from streammine.operators.state import (
     Cell,
     Key,
     KeyState,
-    Value,
     Window,
     same_content,
     state_class,
 )
+from streammine.operators.state_size import StateSize
 from streammine.operators.user.groups import key_columns, python_keys
 from streammine.operators.window_change import WindowChange
-
-_ENTRY_BYTES = 200
-_ELEMENT_BYTES = 200
-"""About what a small tuple, with its place in a list or window, takes."""
 
 _SWEPT_KEYS = 64
 _LITTLE = 4096
@@ -91,8 +87,8 @@ class StateStore:
         self._dirty_states = self._dirty_forgotten = 0
         self._forgotten: dict[Key, None] = {}
         self._frozen: FrozenStates | None = None
-        self._containers = [name for name, cell in cells.items() if not isinstance(cell, Value)]
-        self._elements = 0
+        self._size = StateSize(cells)
+        self._contained = 0
         self._windows = [(name, cell) for name, cell in cells.items() if isinstance(cell, Window)]
         self._first_times: list[tuple[str, int]] = []
         self._sweep: Iterator[Key] = iter(())
@@ -121,9 +117,8 @@ class StateStore:
 
     @property
     def nbytes(self) -> int:
-        """An estimate: what lists, windows and the like hold is counted at epoch ends, not walked through."""
-        of_keys = len(self._states) * (_ENTRY_BYTES + 50 * len(self._cells))
-        return of_keys + _ELEMENT_BYTES * self._elements
+        """An estimate, made at epoch ends: see `state_size`."""
+        return round(len(self._states) * self._size.of_state) + self._contained
 
     def open(self, keys: Sequence[Key], columns: list[pa.Array] | None = None) -> list[KeyState]:
         """The states of different keys, to be changed; made on first use.
@@ -148,7 +143,8 @@ class StateStore:
 
         Of all keys some are looked at each time, so that those that never come again don't stay for ever.
         """
-        self._count(states)
+        self._size.sample(states)
+        self._contained += self._size.count(states)
         for name, cell in self._cells:
             fresh = cell.fresh()
             contents = map(attrgetter(name), states)
@@ -222,7 +218,7 @@ class StateStore:
         """
         if full:
             self._states = {}
-            self._elements = 0
+            self._contained = 0
             self._unmigrated = {}
         for piece in pieces:
             header, batches = decode_piece(piece)
@@ -240,7 +236,7 @@ class StateStore:
             for key in keys:
                 self._unmigrated.pop(key, None)
                 if (state := self._states.pop(key, None)) is not None:
-                    self._elements -= state._elements
+                    self._contained -= state._contained
             return
         windows = header.get("windows", [])
         if migrate is None and (names != own or windows != [name for name, _ in self._windows]):
@@ -249,6 +245,7 @@ class StateStore:
                 f"the operator declares {_declared(own, [name for name, _ in self._windows])}; raise "
                 "its state_version and write migrate"
             )
+        restored: dict[Key, KeyState] = {}
         for key, values in zip(
             keys, zip(*map(values_of, rows.columns[width:]), strict=True), strict=True
         ):
@@ -262,7 +259,7 @@ class StateStore:
             before = self._states.get(key)
             state = self._created(key)
             if before is not None:
-                state._elements = before._elements
+                state._contained = before._contained
             for name, cell in self._cells:
                 known = None if before is None else getattr(before, name)
                 content = contents[name]
@@ -272,7 +269,10 @@ class StateStore:
                     setattr(state, name, _window_after(known, content))
                 else:
                     setattr(state, name, cell.restored(content))
-            self._count([state])
+            # further rows of a long history make a new one
+            restored[key] = state
+        self._size.sample(list(restored.values()))
+        self._contained += self._size.count(restored.values())
 
     def _whole_windows(self, key: Key, contents: Contents, windows: Sequence[str]) -> Contents:
         """What user code that migrates gets to see of them: all entries, as [time, value]."""
@@ -287,7 +287,7 @@ class StateStore:
         # nothing to be captured in the freeze that is going on
         state._key, state._opened, state._captured = key, _NOT_YET, self._freezes
         state._made = self._freezes
-        state._elements = 0
+        state._contained = 0
         if key in self._forgotten:
             del self._forgotten[key]
             state._made = _NOT_YET
@@ -299,7 +299,7 @@ class StateStore:
         freezes = self._freezes
         for state in states:
             del self._states[state._key]
-            self._elements -= state._elements
+            self._contained -= state._contained
             state._captured = _NEVER
             if state._made < freezes:
                 self._forgotten[state._key] = None
@@ -307,15 +307,6 @@ class StateStore:
             self._dirty_forgotten += len(states)
             if self._dirty_forgotten > max(_LITTLE, self._dirty_states // 2):
                 self._compact()
-
-    def _count(self, states: Iterable[KeyState]) -> None:
-        """What cells hold that can hold much."""
-        if not self._containers:
-            return
-        for state in states:
-            elements = sum(_elements(getattr(state, name)) for name in self._containers)
-            self._elements += elements - state._elements
-            state._elements = elements
 
     def _compact(self) -> None:
         """Keys that come and go leave states in the dirty lots, and the next freeze may be far."""
@@ -375,13 +366,6 @@ class StateStore:
             else same_content(getattr(state, name), cell.fresh())
             for name, cell in self._cells
         )
-
-
-def _elements(content: Any) -> int:
-    """How much a cell's content holds, in elements of usual size."""
-    if isinstance(content, Entries):
-        return content.nbytes // _ELEMENT_BYTES
-    return length_hint(content)
 
 
 def _window_after(before: SlidingWindow | None, change: WindowChange | None) -> SlidingWindow:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from benchmarks.controller import _print_ratios, _summary
 from benchmarks.controller_runs import (
@@ -26,6 +28,10 @@ from benchmarks.edits import (
     write_edits,
 )
 from benchmarks.gaps import recovered_after
+from benchmarks.state_operators import KeptTexts
+
+from streammine import Topology
+from streammine.testing import simulate
 
 WIKITICKER = (
     Path(__file__).resolve().parents[3]
@@ -188,3 +194,31 @@ def test_a_look_sums_what_all_replicas_hold_and_what_leads_the_window() -> None:
     assert (found.rows, found.window_bytes, found.held_bytes) == (7.0, 40.0, 73.0)
     assert found.schemes == {"trends/0": "active-standby", "edits/0": "deployed"}
     assert (found.cpu_seconds, found.memory_bytes) == ({"n": 3.0}, 100.0)
+
+
+def test_what_the_window_keeps_is_large_and_its_rows_those_of_the_application() -> None:
+    times = list(range(0, 3_000_000_000, 500_000))
+    edits = pa.table(
+        {
+            "time": pa.array(times, pa.timestamp("us")),
+            "channel": [f"#{time % 7}" for time in times],
+            "user": [f"user-{time % 11}" for time in times],
+            "added": [time % 13 for time in times],
+        }
+    )
+
+    def rows(operator: str, **more: Any) -> list[pa.Table]:
+        topology = (
+            Topology(name="edits", epoch={"time": "5m", "column": "time"})
+            .source("edits", files="edits.parquet", prepare="none")
+            .operator("trends", input="edits", operator=operator, key="channel", slices=2, **more)
+            .sink("result", input="trends", format="console")
+        )
+        run = simulate(topology, {"edits": edits})
+        return [run.outputs["result"][epoch] for epoch in sorted(run.outputs["result"])]
+
+    kept = rows("benchmarks.state_operators:KeptTexts", with_={"text_bytes": 100})
+    assert kept == rows("apps.trends.operators:Trends")
+    texts = {KeptTexts(100)._text(time) for time in times}
+    assert {len(text) for text in texts} == {100}
+    assert len(texts) > 0.9 * len(times)

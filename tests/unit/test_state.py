@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from decimal import Decimal
 from typing import Any
@@ -371,7 +372,7 @@ def test_the_size_follows_what_lists_and_windows_hold() -> None:
     store.end_epoch(0, definition, [one, two])
     store.forget_fresh([one, two])
     full = store.nbytes
-    assert full > empty + 50 * 50
+    assert full > empty + 50 * sys.getsizeof(1)
     pieces = saved(store, full=True)
 
     one = opened(store, ("a",))
@@ -379,7 +380,7 @@ def test_the_size_follows_what_lists_and_windows_hold() -> None:
     store.end_epoch(1, definition, [one])
     store.forget_fresh([one])
     smaller = store.nbytes
-    assert smaller < full - 40 * 50
+    assert smaller < full - 40 * sys.getsizeof(1)
 
     other = StateStore({"all": List(), "lately": Window(microseconds=10)}, TEXT)
     for _ in range(2):
@@ -391,6 +392,28 @@ def test_the_size_follows_what_lists_and_windows_hold() -> None:
         opened(other, key).clear()
     other.forget_fresh([opened(other, ("a",)), opened(other, ("b",))])
     assert other.nbytes == empty
+
+
+def test_the_size_follows_how_much_the_elements_take() -> None:
+    definition = EpochDefinition("time", 10, "ts")
+    cells = {"lately": Window(epochs=9), "all": List(), "last": Value("")}
+    store = StateStore(cells, TEXT)
+    states = store.open([(str(number),) for number in range(20)])
+    for number, state in enumerate(states):
+        state.lately.append(0, ("x" * 3_000, number))
+        state.all += ["y" * 2_000, {"z": [b"z" * 1_000] * 100}]
+        state.last = str(number) * 500
+    store.end_epoch(0, definition, states)
+    store.forget_fresh(states)
+    held = 20 * (3_000 + 2_000 + 100_000 + 500)
+    assert held < store.nbytes < 1.1 * held
+    again = StateStore(cells, TEXT)
+    again.restore(True, saved(store, full=True))
+    assert again.nbytes == pytest.approx(store.nbytes, rel=0.05)
+    for state in states:
+        state.clear()
+    store.forget_fresh(states)
+    assert store.nbytes == 0
 
 
 def test_the_size_leaves_out_windows_that_have_expired_unseen() -> None:
