@@ -219,6 +219,6 @@ def test_what_the_window_keeps_is_large_and_its_rows_those_of_the_application() 
 
     kept = rows("benchmarks.state_operators:KeptTexts", with_={"text_bytes": 100})
     assert kept == rows("apps.trends.operators:Trends")
-    texts = {KeptTexts(100)._text(time) for time in times}
+    texts = set(map(KeptTexts(100)._text, times))
     assert {len(text) for text in texts} == {100}
     assert len(texts) > 0.9 * len(times)
