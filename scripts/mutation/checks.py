@@ -19,7 +19,7 @@ from streammine.model.topology import Recovery
 from streammine.simulation.faults import FaultKind
 from streammine.simulation.trials import Trials
 from streammine.simulation.workload import Workload
-from tests.simulation import loops, workloads
+from tests.simulation import loops, test_seeds_either, workloads
 
 SEEDS = 300
 FOLDERS = ("tests/unit", "tests/property")
@@ -143,6 +143,11 @@ def _controller() -> Workload:
     return Workload(topology, {"lines": _LINES})
 
 
+def _receivers() -> Workload:
+    """Replicas that agree on whose rows of one feed they process."""
+    return Workload(test_seeds_either.counted(2, slices=1), test_seeds_either.INPUTS)
+
+
 _LINES = pa.table({"line": workloads.text(160)})
 _WORKLOADS = {
     "word count": _word_count,
@@ -150,6 +155,7 @@ _WORKLOADS = {
     "loop": _loop,
     "standby": _standby,
     "controller": _controller,
+    "receivers": _receivers,
 }
 
 
