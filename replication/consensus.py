@@ -296,6 +296,8 @@ class Consensus:
 
     def _on_tick(self, stimulus: words.Tick) -> None:
         self._living.look(stimulus.now_seconds, self._is_open)
+        if self._writing.look(stimulus.now_seconds):
+            self._stirred = self._telling.has_news = True
         every = self._living.repeat_seconds
         if replicas := self._replicas():
             live = self._living.live
@@ -415,13 +417,18 @@ class Consensus:
         return in_memory and chosen.holders >= bag_holders(len(self._replicas()))
 
     def _bring_to_store(self, decision: Decision) -> None:
-        """One of the replicas does: the coordinator, or who counts for two."""
-        if self.generation in (self._witness.holder, min(self._living.live)):
+        """One of the replicas does: the coordinator, or who counts for two. One that is late with its writes
+        is passed over."""
+        live, late = self._living.live, self._peers.late
+        if self._writing.is_late:
+            late.add(self.generation)
+        if self.generation in (self._witness.holder, min(live - late or live)):
             self._writing.put(decision)
 
     def _decide(self, decision: Decision) -> None:
         self._chain.append(decision)
         self._bags.settle(decision)
+        self._writing.settled(decision)
         self._effects.append(words.Decided(decision))
         if self._chain.is_stored(decision.after):
             self._to_tell.append(decision)
@@ -489,6 +496,7 @@ class Consensus:
             self._chain.decided,
             votes=not self._paused,
             asks=asks,
+            writes=not self._writing.is_late,
             tells_after=self._chain.covered,
             entries=self._ballots.entries() if self._ballots is not None else (),
         )

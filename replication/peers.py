@@ -66,6 +66,11 @@ class Peers:
         """A plan lists these."""
         self.unbuilt = replicas - (self.reports.keys() - self.unbuilt)
 
+    @property
+    def late(self) -> set[int]:
+        """Those that the store does not answer."""
+        return {each for each, report in self.reports.items() if not report.writes}
+
     def knows(self, generation: int) -> int:
         """Up to where a replica knows what was decided, if it has got what it was told."""
         report = self.reports.get(generation)

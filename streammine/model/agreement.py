@@ -90,7 +90,7 @@ class ReplicaPlan:
 class AgreementSettings:
     """How long a replica waits, in seconds: `patience` for slow peers before an epoch is settled without
     them; `silence` until a peer counts as lost; `repeat` between tellings of the same, and `rest` where
-    nothing has been open for twice as long.
+    nothing has been open for twice as long; `write` for the store, before others write in its place.
 
     `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, and bags can
     always be had from those who made them, at the price of a write to the store before anything is processed.
@@ -101,6 +101,7 @@ class AgreementSettings:
     silence_seconds: float = 0.05
     repeat_seconds: float = 0.02
     rest_seconds: float = 0.25
+    write_seconds: float = 0.5
     every_decision_stored: bool = False
     bags_come: bool = False
 
@@ -124,9 +125,9 @@ class Report:
     """All that a replica has to say, so that a newer one replaces an older one.
 
     `plan_version`: it does nothing for older plans any more. `ready_in`: the newest plan that it has
-    learnt enough for. `votes`: it is not paused. `asks`: it wants the receiver's report. `decided`: it knows
-    what was decided up to that epoch, and can tell it from what follows `tells_after` on; `entries` are about
-    what is not decided.
+    learnt enough for. `votes`: it is not paused. `asks`: it wants the receiver's report. `writes`: the store
+    is not late with what it has written there. `decided`: it knows what was decided up to that epoch, and can
+    tell it from what follows `tells_after` on; `entries` are about what is not decided.
     """
 
     sender: int
@@ -136,6 +137,7 @@ class Report:
     decided: int
     votes: bool = True
     asks: bool = False
+    writes: bool = True
     tells_after: int = BEGINNING
     entries: tuple[Entry, ...] = ()
 

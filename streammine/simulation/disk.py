@@ -119,11 +119,11 @@ class NodeStore:
     def __init__(self, disk: VirtualDisk, store: MemoryStore, node: str, location: str) -> None:
         self._disk = disk
         self._store = store
-        self._node = node
+        self.node = node
         self._location = location
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        self._disk.put(self._node, self._location, name, data)
+        self._disk.put(self.node, self._location, name, data)
 
     def get(self, name: str) -> pa.Buffer:
         return self._store.get(name)

@@ -136,6 +136,7 @@ class World:
                 patience_seconds=4 * settings.network_delay_seconds,
                 silence_seconds=16 * settings.network_delay_seconds,
                 repeat_seconds=4 * settings.network_delay_seconds,
+                write_seconds=16 * settings.network_delay_seconds,
             ),
         )
 

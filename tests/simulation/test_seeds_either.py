@@ -7,6 +7,7 @@ output is that of an undisturbed run in which the same was agreed on, see simula
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -18,11 +19,13 @@ from streammine import Topology
 from streammine.assembly import settled
 from streammine.engine import rebuilding
 from streammine.engine.managed_job import ManagedJob
+from streammine.engine.node_stimuli import MadeSure, MakeSure
 from streammine.engine.source_processor import SourceProcessor
 from streammine.engine.unwanted import UnwantedEpochs, UnwantedFeeds
 from streammine.model.agreement import DecisionDurable, MakeDurable
 from streammine.model.recovery import Checkpoint
 from streammine.simulation import keeping
+from streammine.simulation.disk import NodeStore
 from streammine.simulation.run import SimulationError, run_workload
 from streammine.simulation.trials import Trials
 from streammine.simulation.workload import Workload
@@ -192,6 +195,27 @@ def counts(table: pa.Table) -> dict[tuple[int, str], tuple[int, int]]:
         count, total = found.get(key, (0, 0))
         found[key] = count + 1, total + row["number"]
     return found
+
+
+@pytest.mark.parametrize("seeds", [TWO, THREE])
+def test_a_node_that_gets_no_decision_into_the_store_holds_up_nobody(
+    seeds: Seeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node that is the first to write any fails with all."""
+    tried, make_sure = list[str](), keeping.make_sure
+
+    def failing(store: NodeStore, effect: MakeSure) -> MadeSure:
+        if not isinstance(effect.wish, MakeDurable):
+            return make_sure(store, effect)
+        tried.append(store.node)
+        return MadeSure(effect, None) if store.node == tried[0] else make_sure(store, effect)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping, "make_sure", failing)
+        settings = replace(seeds.trials("all").settings(400_004), step_limit=20_000)
+        done = run_workload(seeds.workload, seed=4, nodes=3, settings=settings)
+    assert len(set(tried)) > 1
+    assert done.digest == run_workload(seeds.workload, decided=done.choices).digest
 
 
 # --- broken on purpose ------------------------------------------------------------------------

@@ -156,6 +156,8 @@ def message_text(message: words.AgreementMessage) -> str:
         parts.insert(0, "paused")
     if not parts:
         parts = [f"knows up to {message.decided}"]
+    if not message.writes:
+        parts.append("late with the store")
     return ", ".join(parts) + ("?" if message.asks else "")
 
 
@@ -183,6 +185,16 @@ def ready(count: int, stored: bool = False, bags_come: bool = False) -> Replicas
             if one != other:
                 replicas(f"{one} hears {other}")
     return replicas
+
+
+def together_for(replicas: Replicas, seconds: float) -> list[str]:
+    """Replicas 1 and 2 hear each other for so long; what both did meanwhile."""
+    done: list[str] = []
+    until = replicas.now_seconds + seconds
+    while replicas.now_seconds < until:
+        for line in ("2 waits little", "1 hears 2", "1 waits little", "2 hears 1"):
+            done += replicas(line)
+    return done
 
 
 def check(replicas: Replicas, script: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.agreement_transcripts import Replicas, check, ready
+from tests.unit.agreement_transcripts import Replicas, check, ready, together_for
 
 
 def test_where_every_decision_is_stored_equal_names_are_too() -> None:
@@ -133,6 +133,87 @@ def test_who_coordinates_after_another_one_writes_what_that_one_did_not() -> Non
           2 tells 1 3: as before, knows up to 0
         """,
     )
+
+
+BOTH_NAMED = """
+        > 1 has 5a
+          1 tells 2: named 5a
+        > 2 has 5a
+          2 tells 1: named 5a
+        > 2 hears 1
+        > 1 hears 2
+          1 writes 5a"""
+
+
+def writers(done: list[str]) -> list[str]:
+    return [each for each in done if " writes " in each]
+
+
+def test_where_the_store_does_not_answer_the_one_that_writes_another_one_does() -> None:
+    replicas = ready(2, stored=True)
+    check(replicas, BOTH_NAMED)
+    patience_seconds = replicas.settings.write_seconds
+    assert not writers(together_for(replicas, patience_seconds - 0.1)), "it may just be slow"
+    assert writers(together_for(replicas, 0.2)) == ["2 writes 5a"]
+    check(
+        replicas,
+        """
+        > 2 wrote
+          2 tells 1: decided 5a
+          2 processes 5a
+        > 1 hears 2
+          1 processes 5a
+        > 1 has 6a
+          1 tells 2: named 5a, named 6a, late with the store
+        > 2 has 6a
+          2 tells 1: named 5a, named 6a
+        > 1 hears 2
+        > 2 hears 1
+          2 writes 6a
+        > 2 wrote
+          2 tells 1: decided 6a
+          2 processes 6a
+        > 1 hears 2
+          1 processes 6a
+        """,
+    )
+
+
+def test_who_was_late_with_the_store_writes_again_once_that_answers() -> None:
+    replicas = ready(2, stored=True)
+    check(replicas, BOTH_NAMED)
+    together_for(replicas, replicas.settings.write_seconds + 0.1)
+    check(
+        replicas,
+        """
+        > 1 wrote
+          1 tells 2: decided 5a
+          1 processes 5a
+        > 2 hears 1
+          2 processes 5a
+        > 2 wrote
+        """,
+    )
+    together_for(replicas, 0.1)
+    check(
+        replicas,
+        """
+        > 1 has 6a
+          1 tells 2: named 6a
+        > 2 has 6a
+          2 tells 1: named 6a
+        > 2 hears 1
+        > 1 hears 2
+          1 writes 6a
+        """,
+    )
+
+
+def test_where_the_store_answers_nobody_each_has_one_write_under_way() -> None:
+    replicas = ready(2, stored=True)
+    check(replicas, BOTH_NAMED)
+    done = together_for(replicas, 4 * replicas.settings.write_seconds)
+    assert writers(done) == ["2 writes 5a"]
 
 
 BEGAN_BESIDE_ONE_THAT_IS_BEHIND = """

@@ -8,7 +8,7 @@ import pytest
 
 from replication.witness import SPENT_SECONDS
 from streammine.model import agreement as words
-from tests.unit.agreement_transcripts import Replicas, ready
+from tests.unit.agreement_transcripts import Replicas, ready, together_for
 from tests.unit.timed_agreement import TimedAgreement
 
 HICCUP = (2.0, 2.1)
@@ -66,13 +66,6 @@ def taken_by_first() -> Replicas:
     for line in ("1 has 5a", "1 waits long", "witness 1: 1"):
         replicas(line)
     return replicas
-
-
-def together_for(replicas: Replicas, seconds: float) -> None:
-    until = replicas.now_seconds + seconds
-    while replicas.now_seconds < until:
-        for line in ("2 waits little", "1 hears 2", "1 waits little", "2 hears 1"):
-            replicas(line)
 
 
 def spent(replicas: Replicas) -> list[int]:
