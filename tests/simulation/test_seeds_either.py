@@ -210,9 +210,9 @@ def test_a_node_that_gets_no_decision_into_the_store_holds_up_nobody(
         tried.append(store.node)
         return MadeSure(effect, None) if store.node == tried[0] else make_sure(store, effect)
 
+    settings = replace(seeds.trials("all").settings(400_004), step_limit=20_000)
     with monkeypatch.context() as patched:
         patched.setattr(keeping, "make_sure", failing)
-        settings = replace(seeds.trials("all").settings(400_004), step_limit=20_000)
         done = run_workload(seeds.workload, seed=4, nodes=3, settings=settings)
     assert len(set(tried)) > 1
     assert done.digest == run_workload(seeds.workload, decided=done.choices).digest
