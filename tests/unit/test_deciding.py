@@ -67,3 +67,28 @@ def test_a_bug_ends_the_job_and_names_the_node() -> None:
     done = made_sure(Failing(ZeroDivisionError("by zero")))
     assert isinstance(done, machine.JobBroken)
     assert "internal error on node node-1: ZeroDivisionError('by zero')" in done.failure
+
+
+def test_a_store_that_goes_on_failing_is_told_seldom_and_that_it_works_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: SimpleQueue[machine.NodeStimulus] = SimpleQueue()
+    clock = {"now": 0.0}
+    decider = Decider("node-1", done.put, lambda ask, otherwise: None, lambda: clock["now"])
+    full = cast(HostedJob, Job(Failing(OutputError("can't write x in /data: the disk is full"))))
+    told: list[int] = []
+    for clock["now"] in (5.0, 5.3, 64.0, 66.0, 67.0):
+        decider.make_sure(full, WISH)
+        done.get(timeout=20)
+        told.append(len(caplog.messages))
+    assert told == [1, 1, 1, 2, 2]
+    first, later = caplog.messages
+    assert "slice counts/0 can't store" in first
+    assert "in /data: the disk is full" in first
+    assert "for 61 s now" in later
+    for _ in range(2):
+        decider.make_sure(cast(HostedJob, Job(MemoryStore())), WISH)
+        done.get(timeout=20)
+    decider.close()
+    assert len(caplog.messages) == 3
+    assert "slice counts/0 can store again" in caplog.messages[-1]
