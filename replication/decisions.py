@@ -12,6 +12,10 @@ A decision names bags by their channels, and holds none: bags come from the logs
 keep them until a complete checkpoint covers them. What is here is kept until then, too, and until replicas
 have followed it. Nobody goes back behind what may have been removed (`forgotten_until`), and a replica that
 stands behind it learns from others or gives up: something else might be decided there.
+
+Decisions are written in the order of the chain. So one that was damaged after it had counted shows by those
+that rest on it, and is like one that was removed. Where nothing rests on it nobody can tell it from one that
+never counted, which its writer found damaged, and died before it wrote it once more: it is passed over.
 """
 
 from __future__ import annotations
@@ -56,11 +60,11 @@ def seal_decisions(
 ) -> StoreRead:
     """Fence what lower versions still write, and read what there is of epochs above `known`.
 
-    What is damaged never counted for who wrote it, unless it was damaged later: it is passed over and told to
-    `warn`. Raises OutputError and StateVersionError.
+    What is damaged is told to `warn`. Raises OutputError and StateVersionError.
     """
     store.put(SealName(slice_id, version).name, seal("decisions' seal", {"version": version}))
     decided: list[StoredDecision] = []
+    damaged: list[int] = []
     for name in sorted(store.list(decisions_of(slice_id))):
         epoch = last_decided(name)
         if epoch is None or epoch <= known:
@@ -68,10 +72,34 @@ def seal_decisions(
         try:
             decided += _read(store, name)
         except SnapshotDamagedError as error:
+            damaged.append(epoch)
             if warn is not None:
                 warn(str(error))
     # looked for last: who removes something has said so before
-    return StoreRead(version, tuple(decided), forgotten_until(store))
+    removed = forgotten_until(store)
+    lost = _lost_until(decided, damaged, max(known, removed))
+    if lost > removed and warn is not None:
+        warn(
+            f"what replicas of {slice_id} agreed on up to epoch {lost} can't be read, and later ones rest on "
+            "it: it is not agreed on anew, and who does not know it learns it from others or is built "
+            "anew; check the store's disk"
+        )
+    return StoreRead(version, tuple(decided), max(removed, lost))
+
+
+def _lost_until(decided: list[StoredDecision], damaged: list[int], start: int) -> int:
+    """The epoch up to which decisions are lost that others rest on; BEGINNING where the chain from `start` on
+    has no hole. `damaged`: the last epoch of each blob that can't be read."""
+    following = {
+        each.decision.after: each.decision.chosen.epoch
+        for each in sorted(decided, key=lambda each: each.plan_version)
+    }
+    reached = start
+    while reached in following:
+        reached = following[reached]
+    if all(after <= reached for after in following):
+        return BEGINNING
+    return max((epoch for epoch in damaged if epoch > reached), default=BEGINNING)
 
 
 def store_decisions(

@@ -227,7 +227,7 @@ class WitnessAnswered:
 @dataclass(frozen=True, slots=True)
 class StoreRead:
     """What the store held after it was sealed. `removed_until`: decisions up to that epoch may have been
-    removed before, as a checkpoint covers them."""
+    removed before, as a checkpoint covers them, or are damaged, and those behind it rest on them."""
 
     plan_version: int
     decisions: tuple[StoredDecision, ...]

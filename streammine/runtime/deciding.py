@@ -108,7 +108,7 @@ class Decider:
         return done
 
     def _warn(self, text: str) -> None:
-        logger.error("node %s passes damaged decisions over: %s", self._node, text)
+        logger.error("node %s: damaged decisions: %s", self._node, text)
 
     def _take_witness(self, effect: machine.MakeSure, wish: AskWitness) -> None:
         name = machine.witness_name(effect.slice, wish.plan_version)

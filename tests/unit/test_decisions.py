@@ -93,6 +93,52 @@ def test_damage_and_other_names_are_found() -> None:
     assert "damaged" in warnings[1]
 
 
+def stored_apart(*copied: StoredDecision) -> MemoryStore:
+    """Each decision in a blob of its own, and some by another replica, too."""
+    store = MemoryStore()
+    for each in (FIRST, SECOND, LAST):
+        store_decisions(store, COUNTS, 1, (each,))
+    for each in copied:
+        store_decisions(store, COUNTS, 2, (each,))
+    return store
+
+
+def damage(store: MemoryStore, decision: StoredDecision) -> None:
+    epoch = decision.decision.chosen.epoch
+    name = DecisionsName(COUNTS, epoch, epoch, 1, 1).name
+    store.blobs[name] = store.blobs[name][:-9]
+
+
+def test_a_hole_in_the_chain_is_like_what_was_removed() -> None:
+    store, warnings = stored_apart(), list[str]()
+    damage(store, SECOND)
+    found = seal_decisions(store, COUNTS, 2, BEGINNING, warnings.append)
+    assert found.removed_until == 9, "FIRST is no answer to what LAST rests on"
+    assert "up to epoch 9 can't be read" in warnings[-1]
+    assert seal_decisions(store, COUNTS, 3, 9).removed_until == BEGINNING, "who knows it goes on"
+
+
+def test_what_is_damaged_is_no_hole_where_nothing_rests_on_it_or_another_wrote_it_too() -> None:
+    store = stored_apart()
+    damage(store, LAST)
+    assert seal_decisions(store, COUNTS, 2, BEGINNING).removed_until == BEGINNING
+    store = stored_apart(SECOND)
+    damage(store, SECOND)
+    found = seal_decisions(store, COUNTS, 2, BEGINNING)
+    assert set(found.decisions) == {FIRST, SECOND, LAST}
+    assert found.removed_until == BEGINNING
+
+
+def test_what_a_later_plan_passed_over_makes_no_hole() -> None:
+    # the first plan's SECOND came late; the second one had gone on from FIRST to the end
+    store = MemoryStore()
+    store_decisions(store, COUNTS, 1, (FIRST,))
+    store_decisions(store, COUNTS, 2, (decided(-4, INFINITY, version=2),))
+    store_decisions(store, COUNTS, 1, (SECOND,))
+    damage(store, SECOND)
+    assert seal_decisions(store, COUNTS, 3, BEGINNING).removed_until == BEGINNING
+
+
 def test_names() -> None:
     assert seal_of(SealName(COUNTS, 12).name) == SealName(COUNTS, 12)
     assert last_decided(DecisionsName(SUMS, INFINITY, -5, 3, 4).name) == INFINITY
