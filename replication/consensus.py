@@ -36,6 +36,8 @@ Safety
    two may die one after the other. Only the loss of so many *at the same time* that too few can answer
    loses decisions (both of 2, two of 3), unless `every_decision_stored`.
 
+The engine always sets `every_decision_stored` and `bags_come`. What never runs then: see `AgreementSettings`.
+
 House rules
 -----------
 * What does not stand is neither told nor processed. What does is kept until a checkpoint covers it.
@@ -488,12 +490,11 @@ class Consensus:
         self._effects.append(words.Tell(receivers, self._report(self._telling.number(), asks)))
 
     def _report(self, sequence: int = 0, asks: bool = False) -> Report:
+        known = (self._newest_plan, self.ready_in, self._chain.decided)
         return Report(
             self.generation,
             sequence,
-            self._newest_plan,
-            self.ready_in,
-            self._chain.decided,
+            *known,
             votes=not self._paused,
             asks=asks,
             writes=not self._writing.is_late,

@@ -95,6 +95,10 @@ class AgreementSettings:
     `every_decision_stored`: decisions survive even the loss of all replicas at the same moment, and bags can
     always be had from those who made them, at the price of a write to the store before anything is processed.
     `bags_come`: they do so unasked, and nothing is fetched.
+
+    The engine sets both, names no former plans, and tells of no `ReplicasGone`, `Paused` or `Resumed`. So
+    these never come to anything there: `FetchBag`; the closing of former plans, and the wait for bags that
+    they may have chosen; decisions that stand in memory, and their writing by a replica that is alone.
     """
 
     patience_seconds: float = 0.02
