@@ -15,6 +15,7 @@ from replication.checkpoints import (
 )
 from replication.collection import Collected, collect
 from replication.consensus import Consensus
+from replication.control_memory import find_memory, keep_memory
 from replication.controller import Controller
 from replication.decisions import forgotten_until, seal_decisions, store_decisions
 from replication.first_bags import FirstBags
@@ -44,8 +45,10 @@ __all__ = [
     "collect",
     "decode_checkpoint",
     "encode_checkpoint",
+    "find_memory",
     "first_generation",
     "forgotten_until",
+    "keep_memory",
     "load_run",
     "load_snapshot",
     "newest_checkpoints",

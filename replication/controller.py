@@ -13,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from replication.recovery_history import RecoveryHistory
 from replication.slice_controller import SliceController
 from streammine.model.ids import SliceId
-from streammine.model.recovery_assessment import Decision, SliceStance
+from streammine.model.recovery_assessment import ControlMemory, Decision, SliceStance
 from streammine.model.recovery_policy import Measurement, RecoveryGoal, SliceObservation
 
 DECISIONS_KEPT = 1_000
 """Of a job, the newest."""
+
+DECISIONS_REMEMBERED = 256
+"""Of those, what the next manager is to know: it is written whenever there is a new one."""
 
 
 class Controller:
@@ -40,11 +43,23 @@ class Controller:
     def decisions(self) -> Sequence[Decision]:
         return tuple(self._decisions)
 
+    @property
+    def memory(self) -> ControlMemory:
+        newest = tuple(self._decisions)[-DECISIONS_REMEMBERED:]
+        return ControlMemory(self._history.detection_seconds, newest)
+
+    def recall(self, memory: ControlMemory) -> None:
+        self._history.recall(memory.detection_seconds)
+        self._decisions = deque((*memory.decisions, *self._decisions), maxlen=DECISIONS_KEPT)
+
     def measured(self, measurement: Measurement) -> None:
         self._history.add(measurement)
 
     def observe(
-        self, now_seconds: float, observations: Mapping[SliceId, SliceObservation]
+        self,
+        now_seconds: float,
+        observations: Mapping[SliceId, SliceObservation],
+        clock_seconds: float,
     ) -> list[Decision]:
         assert now_seconds >= self._now_seconds, "time does not go back"
         self._now_seconds = now_seconds
@@ -54,7 +69,7 @@ class Controller:
             for slice_id, seen in sorted(observations.items())
         }
         looks = (
-            each.look(now_seconds, observations[slice_id], self._history)
+            each.look(now_seconds, observations[slice_id], self._history, clock_seconds)
             for slice_id, each in self._slices.items()
         )
         decisions = [decision for decision in looks if decision is not None]

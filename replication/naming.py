@@ -9,11 +9,13 @@
     checkpoints/EPOCH-aATTEMPT-mMANAGER.json              manifest of a complete checkpoint
     terms/aATTEMPT-mMANAGER-claim.json                    a manager's term has begun
     terms/aATTEMPT-mMANAGER-ledger.json                   the checkpoints that it goes on from
+    controller/aATTEMPT-mMANAGER.json                     what a manager's controller leaves to the next
     decisions/VERTEX/INDEX/LAST-FIRST-vVERSION-gGENERATION.json  what a slice's replicas decided, by epochs
     deciders/VERTEX/INDEX/vVERSION.json                   replicas of that version go on from what is there
 
 Names sort by slice, then by epoch, negative epochs included. A replica's generation is its slice's alone
-for ever, so no name is ever written by two replicas, and nothing that was published changes.
+for ever, so no name is ever written by two replicas, and nothing that was published changes. What a
+controller leaves is no replica's: its manager writes it anew whenever there is more.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ ATTEMPTS = "attempts/"
 SNAPSHOTS = "snapshots/"
 CHECKPOINTS = "checkpoints/"
 TERMS = "terms/"
+CONTROLLER = "controller/"
 DECISIONS = "decisions/"
 DECIDERS = "deciders/"
 FORGOTTEN = "forgotten/"
@@ -42,6 +45,7 @@ _TERM = r"a(\d{6,})-m(\d{10,})"
 _CHECKPOINT = re.compile(rf"checkpoints/{_EPOCH}-{_TERM}\.json")
 _CLAIM = re.compile(rf"terms/{_TERM}-claim\.json")
 _LEDGER = re.compile(rf"terms/{_TERM}-ledger\.json")
+_MEMORY = re.compile(rf"controller/{_TERM}\.json")
 _DECISION = re.compile(rf"decisions/[^/]+/\d{{6,}}/{_EPOCH}-{_EPOCH}-v\d{{8,}}-g\d{{8,}}\.json")
 _SEAL = re.compile(r"deciders/([^/]+)/(\d{6,})/v(\d{8,})\.json")
 _MARK = re.compile(rf"forgotten/{_EPOCH}\.json")
@@ -114,6 +118,16 @@ def ledger_name(term: Term) -> str:
 def ledger_of(name: str) -> Term | None:
     """The term that a ledger is of; None if the name is none of ours."""
     match = _LEDGER.fullmatch(name)
+    return None if match is None else Term(int(match[1]), int(match[2]))
+
+
+def memory_name(term: Term) -> str:
+    return f"{CONTROLLER}{_term_text(term)}.json"
+
+
+def memory_of(name: str) -> Term | None:
+    """The term whose controller left it; None if the name is none of ours."""
+    match = _MEMORY.fullmatch(name)
     return None if match is None else Term(int(match[1]), int(match[2]))
 
 

@@ -49,6 +49,18 @@ class RecoveryHistory:
             self._newest[measurement.step].add(measurement)
 
     @property
+    def detection_seconds(self) -> tuple[float, ...]:
+        """Of the newest losses, oldest first."""
+        return tuple(each.seconds for each in self._newest[Step.DETECT].measurements)
+
+    def recall(self, detection_seconds: Sequence[float]) -> None:
+        """Of losses before all that were measured here."""
+        seconds = (*detection_seconds, *self.detection_seconds)
+        self._newest[Step.DETECT] = _NewestOfEachSize()
+        for each in seconds:
+            self.add(Measurement(Step.DETECT, each))
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """The steps of which too little is known."""
         return tuple(step.value for step in NEEDED if not self._known(step))

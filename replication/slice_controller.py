@@ -90,7 +90,11 @@ class SliceController:
         return SliceStance(self.phase, self.scheme, self._reason, self._assessment)
 
     def look(
-        self, now_seconds: float, observation: SliceObservation, history: RecoveryHistory
+        self,
+        now_seconds: float,
+        observation: SliceObservation,
+        history: RecoveryHistory,
+        clock_seconds: float,
     ) -> Decision | None:
         """What changes from now on, if anything does."""
         if self._began_at is None:
@@ -115,7 +119,9 @@ class SliceController:
         self._enter(_Event.CHANGED)
         previous, self.scheme = self.scheme, chosen
         self._changed_at = now_seconds
-        return Decision(self._slice, previous, chosen, now_seconds, self._reason, self._assessment)
+        return Decision(
+            self._slice, previous, chosen, clock_seconds, self._reason, self._assessment
+        )
 
     def _assess(self, history: RecoveryHistory, may_lose: bool) -> Assessment:
         missing = (*history.missing, *self._history.missing)

@@ -151,8 +151,8 @@ class Kill:
 
 @dataclass
 class Played:
-    """A run that is over. `commits`: (seconds after the begin, how long after the epoch's end). What it costs
-    is counted from `costs_from` seconds after the begin on."""
+    """A run that is over; its decisions are dated from the begin. `commits`: (seconds after the begin, how
+    long after the epoch's end). What it costs is counted from `costs_from` seconds after the begin on."""
 
     digest: str
     looks: list[Look]
@@ -245,7 +245,7 @@ def play(
     return Played(
         digest,
         watch.looks,
-        list(watch.decisions.values()),
+        [each | {"at_seconds": each["at_seconds"] - began} for each in watch.decisions.values()],
         [(at - began, late) for at, late in commits],
         list(kills_among(killed, commits, began)),
         costs_from,

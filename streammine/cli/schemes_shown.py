@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from streammine.cli.figures import counted_from, epoch_text
@@ -63,7 +64,8 @@ class SchemesShown:
             yield f"{listed(names)}: {reason}"
         for decision in self.told["decisions"][-DECISIONS_SHOWN:]:
             change = f"{decision['previous']} -> {decision['chosen']}"
-            yield f"{decision['slice']}: {change}: {decision['reason']}"
+            moment = datetime.fromtimestamp(decision["at_seconds"]).astimezone()
+            yield f"{moment:%Y-%m-%d %H:%M:%S} {decision['slice']}: {change}: {decision['reason']}"
 
 
 def _replica_rows(name: str, told: dict[str, Any]) -> Iterator[dict[str, object]]:

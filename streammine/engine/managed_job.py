@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from streammine.engine.placement import Node, node_of
+from streammine.engine.remembering import Remembering
 from streammine.model.control import Directive, JobReport, SeatReport, SliceReport
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
@@ -57,7 +58,8 @@ class ManagedJob:
     that are none because of it, or can't go on. `offered`: the epoch whose state a replica that stands by may
     have taken in. `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the
     checkpoint epoch whose manifest is being written. `whole`: a plan's placements, and since when all of them
-    have been there. `control`: where schemes are chosen, that of this term.
+    have been there. `control`: where schemes are chosen, that of this term; `remembering`: what of it is to
+    outlive the term.
     """
 
     number: int
@@ -85,6 +87,7 @@ class ManagedJob:
     publishing: int | None = None
     whole: tuple[dict[SliceId, tuple[Placement, ...]], float] | None = None
     control: SchemeControl | None = None
+    remembering: Remembering = field(default_factory=Remembering)
     _replicas: dict[Node, dict[tuple[SliceId, int], SliceReport]] = field(default_factory=dict)
 
     @property

@@ -4,7 +4,7 @@ Every node runs this machine; only that of the elected node acts. It declares a 
 report that they have reached it; what it knows of the job's progress comes from their reports alone,
 which are repeated with every heartbeat, so a new manager learns all of it within one. Whatever has to
 outlive it stands in the plan: moves (two replicas of a slice), nodes to be emptied, a savepoint, how often
-losses were made up for in vain.
+losses were made up for in vain. What controllers are to remember stands in the job's store (`Remembering`).
 
 A job's phases, as this machine sees them::
 
@@ -58,6 +58,8 @@ from streammine.engine.node_stimuli import (
     FindCheckpoints,
     JobEndSeen,
     JobSeen,
+    KeepMemory,
+    MemoryKept,
     PlanRefused,
     PlanSeen,
     PublishCheckpoint,
@@ -72,13 +74,14 @@ from streammine.engine.plans import (
 )
 from streammine.engine.policies import Policies
 from streammine.engine.rebuilding import lost_agreement, rebuilt_plan
+from streammine.engine.remembering import Remembering
 from streammine.engine.scheme_wishes import asked_plan
 from streammine.engine.wishes import wish_refusal
 from streammine.model import recovery
 from streammine.model.control import Directive
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.job import JobOutcome, Plan
-from streammine.model.recovery import Checkpoint, CheckpointEffect
+from streammine.model.recovery import CheckpointEffect
 
 ENDED_JOBS_KEPT = 16
 """Jobs that are over are shown by `status` until so many newer ones are."""
@@ -132,8 +135,11 @@ class ManagerMachine:
                     self._heard = dict.fromkeys(self._heard, now_seconds)
                 self.now_seconds = now_seconds
                 self.clock_seconds = clock_seconds
-            case CheckpointsFound(job, checkpoints, forgotten):
-                self._found(job, checkpoints, forgotten)
+            case CheckpointsFound():
+                self._found(stimulus)
+            case MemoryKept(job, memory, error):
+                if job in self.jobs:
+                    self.jobs[job].remembering.written(self.now_seconds, memory, error)
             case CheckpointPublished(job, epoch, error):
                 self._published(job, epoch, error, effects)
             case JobEndSeen(job):
@@ -152,7 +158,8 @@ class ManagerMachine:
             for managed in self.jobs.values():
                 self._next(managed, effects)
             if isinstance(stimulus, Ticked):
-                self._choose_schemes(effects)
+                self._choose_schemes(stimulus.clock_seconds, effects)
+                self._remember(effects)
                 self._repeat(effects)
         return effects
 
@@ -171,6 +178,7 @@ class ManagerMachine:
                 job.forget_reports()
                 job.coordinator = self.policies.coordinator(job.graph, job.recovery)
                 job.control = self.policies.control(job.graph, job.recovery)
+                job.remembering = Remembering()
             self._heard = dict.fromkeys(self.nodes, self.now_seconds)
         self.leading = leading
 
@@ -261,21 +269,22 @@ class ManagerMachine:
         queues = queues_behind(self.jobs, heartbeat)
         self._crowding.heard(heartbeat.node, self.now_seconds, heartbeat.load, queues)
 
-    def _found(
-        self, number: int, checkpoints: tuple[Checkpoint, ...] | None, forgotten: int
-    ) -> None:
-        job = self.jobs.get(number)
+    def _found(self, found: CheckpointsFound) -> None:
+        job = self.jobs.get(found.job)
         if job is None:
             return
         job.looks -= 1
         if job.looks or not job.asked:
             # an earlier term's look, older than what that term went on to publish
             return
-        if checkpoints is None:
+        if found.checkpoints is None:
             job.asked = False
             job.look_at_seconds = self.now_seconds + LOOK_AGAIN_SECONDS
             return
-        job.found(checkpoints, forgotten)
+        if found.memory is not None and job.control is not None and not job.ready:
+            job.control.controller.recall(found.memory)
+            job.remembering = Remembering(found.memory)
+        job.found(found.checkpoints, found.forgotten)
 
     def _published(
         self, number: int, epoch: int, error: str | None, effects: list[ManagerEffect]
@@ -339,7 +348,7 @@ class ManagerMachine:
             job.asked = True
             job.looks += 1
             job.look = replace(job.look, damaged=frozenset(job.damaged))
-            effects.append(FindCheckpoints(job.number, self.member))
+            effects.append(FindCheckpoints(job.number, self.member, memory=not job.ready))
         if job.phase is JobPhase.SUBMITTED:
             if self.nodes:
                 self._publish(job, first_plan(job, self.nodes), effects)
@@ -462,7 +471,7 @@ class ManagerMachine:
             job.directive = directive
             effects.append(Direct(directive))
 
-    def _choose_schemes(self, effects: list[ManagerEffect]) -> None:
+    def _choose_schemes(self, clock_seconds: float, effects: list[ManagerEffect]) -> None:
         """Ask each job's controller, while nothing else has to be mended."""
         live = self.live
         for job in self.jobs.values():
@@ -470,11 +479,21 @@ class ManagerMachine:
                 continue
             if job.plan.savepoint or not job.known or not job.placed <= set(live):
                 continue
-            decisions = job.control.look(self.now_seconds, job, job.usable_nodes(live))
+            decisions = job.control.look(
+                self.now_seconds, job, job.usable_nodes(live), clock_seconds
+            )
             effects += [SchemeDecided(job.number, each) for each in decisions]
             plan = job.control.plan(job)
             if plan is not None:
                 self._publish(job, plan, effects)
+
+    def _remember(self, effects: list[ManagerEffect]) -> None:
+        for job in self.jobs.values():
+            if job.control is None or not job.ready or job.phase is JobPhase.ENDED:
+                continue
+            memory = job.control.controller.memory
+            if job.remembering.due(self.now_seconds, memory):
+                effects.append(KeepMemory(job.number, memory, self.member))
 
     def _repeat(self, effects: list[ManagerEffect]) -> None:
         for job in self.jobs.values():

@@ -16,6 +16,8 @@ from streammine.engine.node_stimuli import (
     FindCheckpoints,
     JobEndSeen,
     JobSeen,
+    KeepMemory,
+    MemoryKept,
     PlanRefused,
     PlanSeen,
     PublishCheckpoint,
@@ -117,6 +119,7 @@ ManagerStimulus = (
     | Ticked
     | CheckpointsFound
     | CheckpointPublished
+    | MemoryKept
     | StopAsked
     | SavepointAsked
     | MoveAsked
@@ -134,6 +137,7 @@ ManagerEffect = (
     | PublishCheckpoint
     | CollectSnapshots
     | FindCheckpoints
+    | KeepMemory
 )
 
 Wish = SavepointAsked | MoveAsked | DrainAsked | SchemeAsked

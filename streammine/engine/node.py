@@ -31,6 +31,7 @@ from streammine.engine.node_stimuli import (
     JobSeen,
     MadeSure,
     MembersSeen,
+    MemoryKept,
     NewReplica,
     NodeEffect,
     NodeStimulus,
@@ -81,7 +82,7 @@ class NodeMachine(SeatingNode):
                 self._job_seen(stimulus, effects)
             case PlanSeen(plan):
                 self._plan(plan, effects)
-            case PlanRefused() | CheckpointPublished() | CheckpointsFound():
+            case PlanRefused() | CheckpointPublished() | CheckpointsFound() | MemoryKept():
                 self._manage(stimulus, effects)
             case JobEndSeen(job):
                 self._manage(stimulus, effects)

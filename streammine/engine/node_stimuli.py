@@ -19,7 +19,7 @@ from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, JobOutcome, Plan
 from streammine.model.recovery import Checkpoint
-from streammine.model.recovery_assessment import Decision
+from streammine.model.recovery_assessment import ControlMemory, Decision
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
 
 AgreementWish = agreement.AskWitness | agreement.SealStore | agreement.MakeDurable
@@ -164,11 +164,21 @@ class CheckpointPublished:
 class CheckpointsFound:
     """What came of a `FindCheckpoints`: the complete checkpoints that the job's store holds, oldest first, or
     None where the store can't be read now. `forgotten`: what replicas agreed on up to that epoch may be there
-    no more."""
+    no more. `memory`: where it was asked for, and there is any that can be read."""
 
     job: int
     checkpoints: tuple[Checkpoint, ...] | None
     forgotten: int = BEGINNING
+    memory: ControlMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryKept:
+    """What came of a `KeepMemory`."""
+
+    job: int
+    memory: ControlMemory
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +224,7 @@ NodeStimulus = (
     | MadeSure
     | CheckpointPublished
     | CheckpointsFound
+    | MemoryKept
     | JobBroken
     | SliceWoken
     | HeartbeatDue
@@ -393,12 +404,23 @@ class CollectSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class FindCheckpoints:
-    """Begin the term of `manager` in the job's store, and look for the checkpoints that count.
+    """Begin the term of `manager` in the job's store, and look for the checkpoints that count. `memory`: and
+    for what an earlier manager's controller has left.
 
     Each look is answered once, in order.
     """
 
     job: int
+    manager: int
+    memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeepMemory:
+    """Put what the next manager's controller is to know into the job's store, in the term of `manager`."""
+
+    job: int
+    memory: ControlMemory
     manager: int
 
 
@@ -446,6 +468,7 @@ NodeEffect = (
     | PublishCheckpoint
     | CollectSnapshots
     | FindCheckpoints
+    | KeepMemory
     | TransmitFrame
     | TransmitControl
     | WakeSlice

@@ -8,8 +8,8 @@ House rules
 * A slice that is being rebuilt is seen as it was before, so that nothing is forgotten of it.
 * A decision stands until it is in the plan, however often plans are refused.
 * What comes while slices catch up after a loss says nothing of how fast it will come: it counts as before.
-* Who becomes the manager has a controller that knows nothing. Nodes repeat what they have measured, and what
-  was chosen before stands while it looks.
+* Who becomes the manager has a controller that knows nothing but what an earlier one left in the job's store
+  (`ControlMemory`). Nodes repeat what they have measured, and what was chosen before stands while it looks.
 """
 
 from __future__ import annotations
@@ -124,8 +124,10 @@ class SchemeControl:
 
     # --- what follows ---------------------------------------------------------------------------
 
-    def look(self, now_seconds: float, job: ManagedJob, nodes: Sequence[Node]) -> list[Decision]:
-        """What changes from now on. `nodes`: those that may host replicas."""
+    def look(
+        self, now_seconds: float, job: ManagedJob, nodes: Sequence[Node], clock_seconds: float
+    ) -> list[Decision]:
+        """What changes from now on. `nodes`: those that may host replicas; see `Ticked` for the clocks."""
         complete = job.coordinator.complete
         if complete and complete[-1].epoch != self._complete[0]:
             self._complete = (complete[-1].epoch, now_seconds)
@@ -135,7 +137,7 @@ class SchemeControl:
             self._next_look_seconds = now_seconds + SELDOM_SECONDS
         self._note_calm(now_seconds)
         self._seen = dict(self._observations(now_seconds, job, len(nodes)))
-        return self.controller.observe(now_seconds, self._seen)
+        return self.controller.observe(now_seconds, self._seen, clock_seconds)
 
     def plan(self, job: ManagedJob) -> Plan | None:
         """The plan that wants what was decided, unless the present one does."""

@@ -161,7 +161,8 @@ class Assessment:
 
 @dataclass(frozen=True)
 class Decision:
-    """From now on, the slice's scheme is another one."""
+    """From now on, the slice's scheme is another one. `at_seconds`: by the system clock, so that whoever is
+    the manager later knows when it was."""
 
     slice: SliceId
     previous: Scheme
@@ -185,6 +186,15 @@ class Decision:
         """As a line of a log."""
         text = f"{self.slice}: {self.previous} -> {self.chosen}: {self.reason}"
         return f"{text} ({self.assessment})" if self.assessment.estimates else text
+
+
+@dataclass(frozen=True)
+class ControlMemory:
+    """What outlives a manager of what its controller knows: how long it took to notice each of the newest
+    losses, and the newest decisions, both oldest first. Nodes repeat all else that was measured."""
+
+    detection_seconds: tuple[float, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 class ControlPhase(Enum):

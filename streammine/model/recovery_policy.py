@@ -14,7 +14,13 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from streammine.model.ids import SliceId
-from streammine.model.recovery_assessment import NO_OTHERS, Decision, SharedLoss, SliceStance
+from streammine.model.recovery_assessment import (
+    NO_OTHERS,
+    ControlMemory,
+    Decision,
+    SharedLoss,
+    SliceStance,
+)
 from streammine.model.schemes import Scheme
 
 RecoverySemantics = Literal["precise", "gap"]
@@ -157,11 +163,15 @@ class SchemeController(Protocol):
         ...
 
     def observe(
-        self, now_seconds: float, observations: Mapping[SliceId, SliceObservation]
+        self,
+        now_seconds: float,
+        observations: Mapping[SliceId, SliceObservation],
+        clock_seconds: float,
     ) -> list[Decision]:
         """Look at all slices that it has to choose for, and say what changes from now on.
 
-        Called with every round of reports; time does not go back. A decision is said once and stands: the
+        Called with every round of reports; `now_seconds` does not go back, `clock_seconds` are the system
+        clock's, which decisions are dated by. A decision is said once and stands: the
         manager goes towards `stances[slice].scheme`, however long that takes. A slice that is not named is
         forgotten, and begun with anew when it is named again.
         """
@@ -175,4 +185,13 @@ class SchemeController(Protocol):
     @property
     def decisions(self) -> Sequence[Decision]:
         """What was decided, oldest first; as many of the newest as are kept."""
+        ...
+
+    @property
+    def memory(self) -> ControlMemory:
+        """What the next manager's controller is to know."""
+        ...
+
+    def recall(self, memory: ControlMemory) -> None:
+        """What an earlier manager's controller knew; all of it is older than what this one has seen."""
         ...

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -120,12 +121,13 @@ class Node:
             machine.Sit: self._sit,
             machine.Unseat: self._unseat,
             machine.Withdraw: self._withdraw,
-            machine.WriteSnapshot: self._write_snapshot,
+            machine.WriteSnapshot: self._at_store(self.keeper.write),
             machine.MakeSure: lambda wish: self.decider.make_sure(self.jobs[wish.job], wish),
             machine.MoveToDisk: self._move_to_disk,
-            machine.PublishCheckpoint: self._publish_checkpoint,
-            machine.CollectSnapshots: self._collect_snapshots,
-            machine.FindCheckpoints: self._find_checkpoints,
+            machine.PublishCheckpoint: self._at_store(self.keeper.publish),
+            machine.CollectSnapshots: self._at_store(self.keeper.collect),
+            machine.FindCheckpoints: self._at_store(self.keeper.find),
+            machine.KeepMemory: self._at_store(self.keeper.remember),
             machine.Undeploy: self._undeploy,
             machine.Perform: self._work,
             machine.TransmitFrame: self._transmit,
@@ -409,21 +411,16 @@ class Node:
 
     # --- effects: snapshots ---------------------------------------------------------------------
 
-    def _write_snapshot(self, effect: machine.WriteSnapshot) -> None:
-        job = self.jobs[effect.job]
-        self._write(effect.job, lambda: self.keeper.write(job, effect))
+    def _at_store(
+        self, keep: Callable[[HostedJob, Any], NodeStimulus | None]
+    ) -> Callable[[Any], None]:
+        """What the keeper does for a job, on the thread for it."""
 
-    def _publish_checkpoint(self, effect: machine.PublishCheckpoint) -> None:
-        job = self.jobs[effect.job]
-        self._write(effect.job, lambda: self.keeper.publish(job, effect))
+        def perform(effect: Any) -> None:
+            job = self.jobs[effect.job]
+            self._write(effect.job, lambda: keep(job, effect))
 
-    def _collect_snapshots(self, effect: machine.CollectSnapshots) -> None:
-        job = self.jobs[effect.job]
-        self._write(effect.job, lambda: self.keeper.collect(job, effect))
-
-    def _find_checkpoints(self, effect: machine.FindCheckpoints) -> None:
-        job = self.jobs[effect.job]
-        self._write(effect.job, lambda: self.keeper.find(job, effect))
+        return perform
 
     def _move_to_disk(self, effect: machine.MoveToDisk) -> None:
         hosted = self.jobs[effect.job].slices.get((effect.slice, effect.generation))

@@ -14,7 +14,9 @@ from streammine.assembly import (
     Term,
     begin_term,
     collect,
+    find_memory,
     forgotten_until,
+    keep_memory,
     newest_checkpoints,
     publish_checkpoint,
     write_snapshot,
@@ -85,16 +87,28 @@ class SnapshotKeeper:
         def warn(text: str) -> None:
             logger.error("node %s passes a damaged checkpoint over: %s", self._node, text)
 
+        def forget(text: str) -> None:
+            logger.warning("node %s: job %s: %s", self._node, effect.job, text)
+
         try:
             begin_term(job.snapshot_store, _term(job, effect.manager), warn)
             found = newest_checkpoints(job.snapshot_store, None, warn)
             forgotten = forgotten_until(job.snapshot_store)
+            memory = find_memory(job.snapshot_store, forget) if effect.memory else None
         except OutputError as error:
             logger.warning("node %s: looking for checkpoints: %s", self._node, error)
             return machine.CheckpointsFound(effect.job, None)
         except StreammineError as error:
             return machine.JobBroken(effect.job, str(error))
-        return machine.CheckpointsFound(effect.job, tuple(found), forgotten)
+        return machine.CheckpointsFound(effect.job, tuple(found), forgotten, memory)
+
+    def remember(self, job: HostedJob, effect: machine.KeepMemory) -> machine.MemoryKept:
+        try:
+            keep_memory(job.snapshot_store, effect.memory, _term(job, effect.manager))
+            return machine.MemoryKept(effect.job, effect.memory)
+        except StreammineError as error:
+            logger.warning("node %s: what the controller knows: %s", self._node, error)
+            return machine.MemoryKept(effect.job, effect.memory, str(error))
 
     def to_disk(self, spill: BatchSpill, effect: machine.MoveToDisk) -> machine.NodeStimulus | None:
         try:

@@ -8,7 +8,9 @@ from streammine.assembly import (
     Term,
     begin_term,
     collect,
+    find_memory,
     forgotten_until,
+    keep_memory,
     newest_checkpoints,
     publish_checkpoint,
     settled,
@@ -51,6 +53,17 @@ def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFo
     try:
         begin_term(store, Term(manager=effect.manager))
         found = newest_checkpoints(store, None)
-        return machine.CheckpointsFound(effect.job, tuple(found), forgotten_until(store))
+        memory = find_memory(store) if effect.memory else None
+        forgotten = forgotten_until(store)
+        return machine.CheckpointsFound(effect.job, tuple(found), forgotten, memory)
     except OutputError:
         return machine.CheckpointsFound(effect.job, None)
+
+
+def remember(store: Store, effect: machine.KeepMemory) -> machine.MemoryKept:
+    """Keep what the controller knows, in the manager's term."""
+    try:
+        keep_memory(store, effect.memory, Term(manager=effect.manager))
+    except OutputError as error:
+        return machine.MemoryKept(effect.job, effect.memory, str(error))
+    return machine.MemoryKept(effect.job, effect.memory)

@@ -110,6 +110,7 @@ class VirtualNode:
             machine.PublishCheckpoint: self._publish_checkpoint,
             machine.CollectSnapshots: self._collect_snapshots,
             machine.FindCheckpoints: self._find_checkpoints,
+            machine.KeepMemory: self._keep_memory,
         }
 
     def _policies(self) -> Policies:
@@ -431,13 +432,13 @@ class VirtualNode:
 
         self._in_background(self._disk_delay_seconds, move, move)
 
+    def _at_store(self, task: Callable[[], machine.NodeStimulus]) -> None:
+        """It may also be done, and nobody hear of it, when the process is killed."""
+        self._in_background(self._disk_delay_seconds, task, lambda: self._handle(task()))
+
     def _publish_checkpoint(self, effect: machine.PublishCheckpoint) -> None:
         store, monitor = self._world.snapshots(self.name), self._world.monitor
-        self._in_background(
-            self._disk_delay_seconds,
-            lambda: keeping.publish(store, monitor, effect),
-            lambda: self._handle(keeping.publish(store, monitor, effect)),
-        )
+        self._at_store(lambda: keeping.publish(store, monitor, effect))
 
     def _collect_snapshots(self, effect: machine.CollectSnapshots) -> None:
         store, verified = self._world.snapshots(self.name), self.jobs[effect.job].verified
@@ -454,6 +455,10 @@ class VirtualNode:
             lambda: None,
             lambda: self._handle(keeping.find(store, effect)),
         )
+
+    def _keep_memory(self, effect: machine.KeepMemory) -> None:
+        store = self._world.snapshots(self.name)
+        self._at_store(lambda: keeping.remember(store, effect))
 
     @property
     def _disk_delay_seconds(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -118,4 +120,52 @@ def test_schemes_are_chosen_and_a_killed_node_is_made_up_for(
     victim = list(cluster.members())[1]
     cluster.kill(victim)
     cluster.wait_for_plan(number, lambda plan: victim not in nodes_of(plan))
+    assert job.finished() == known
+
+
+def test_what_was_decided_and_measured_outlives_the_manager(
+    place: Workplace, cluster: Watched, start: Callable[..., RunningJob], known: dict[str, Any]
+) -> None:
+    began = time.time()
+    job = start(sources__readings__rate="800/s", recovery={"max_time": "60s", "cool_down": "1s"})
+    number = cluster.job()
+
+    def told() -> dict[str, Any]:
+        return dict(cluster.client.status(number)["jobs"][str(number)])
+
+    def noticing() -> set[float]:
+        """Seconds that noticing a loss is taken to last, by estimates of schemes that have to notice it."""
+        chosen = [each["chosen"] for each in told()["slices"].values()]
+        return {
+            each["schemes"][Scheme.PASSIVE_REPLICATION]["detect_seconds"]
+            for each in chosen
+            if each is not None and each["schemes"]
+        }
+
+    eventually(lambda: bool(told()["decisions"]) and bool(noticing()), lambda: str(told()))
+    guessed = noticing()
+    manager, victim, *_ = cluster.members()
+    cluster.kill(victim)
+    eventually(lambda: bool(noticing()) and noticing() != guessed, lambda: str(told()))
+    (measured,) = noticing()
+    before = told()["decisions"]
+    run = max(place.folder.glob(".streammine/runs/*"), key=lambda path: path.stat().st_ctime)
+
+    def kept() -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in run.glob("**/controller/*.json")]
+
+    eventually(
+        lambda: any(
+            measured in each["detection_seconds"] and len(each["decisions"]) >= len(before)
+            for each in kept()
+        ),
+        lambda: f"{run}: {kept()}",
+    )
+    cluster.kill(manager)
+    cluster.wait_for_members(lambda members: len(members) == 3 and next(iter(members)) != manager)
+    eventually(lambda: bool(noticing()), lambda: str(told()))
+    assert noticing() == {measured}
+    after = told()["decisions"]
+    assert after[: len(before)] == before
+    assert all(began < each["at_seconds"] < time.time() for each in after)
     assert job.finished() == known

@@ -14,7 +14,7 @@ from replication import Controller
 from replication.costs import resource_use
 from replication.estimates import recovery_estimates
 from replication.recovery_history import RecoveryHistory
-from replication.scheme_choice import SAFETY_SHARE
+from replication.scheme_choice import SAFETY_SHARE, WORTH_SHARE
 from streammine.model.recovery_assessment import (
     NO_OTHERS,
     Decision,
@@ -32,7 +32,7 @@ from streammine.model.recovery_policy import (
     Step,
 )
 from streammine.model.schemes import Scheme
-from tests.unit.recovery_cases import SLICE
+from tests.unit.recovery_cases import CLOCK, SLICE
 
 MEGABYTES = st.integers(0, 400).map(lambda each: each * 1e6)
 RATES = st.integers(1, 400).map(lambda each: each * 1e6)
@@ -110,7 +110,7 @@ class Watcher:
     def look(self, now_seconds: float, observation: SliceObservation) -> None:
         if self.scheme is None:
             self.scheme = observation.scheme
-        decisions = self.controller.observe(now_seconds, {SLICE: observation})
+        decisions = self.controller.observe(now_seconds, {SLICE: observation}, CLOCK + now_seconds)
         stance = self.controller.stances[SLICE]
         assert len(decisions) <= 1
         if decisions:
@@ -147,7 +147,8 @@ class Watcher:
         if cooled or changed:
             safe_seconds = SAFETY_SHARE * self.goal.max_seconds
             safe = [costs[each] for each in seconds if seconds[each] <= safe_seconds]
-            assert costs[stance.scheme] <= min(safe, default=math.inf)
+            saved = costs[stance.scheme] - min(safe, default=math.inf)
+            assert saved <= WORTH_SHARE * costs[stance.scheme]
 
 
 @settings(max_examples=150)

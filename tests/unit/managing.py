@@ -24,6 +24,7 @@ from streammine.engine.node_stimuli import (
     DeclarePlan,
     FindCheckpoints,
     JobSeen,
+    KeepMemory,
     PlanSeen,
     PublishCheckpoint,
     SchemeDecided,
@@ -55,6 +56,8 @@ def text(effect: ManagerEffect) -> str:
             return f"offer to {node}"
         case FindCheckpoints():
             return "find checkpoints"
+        case KeepMemory(_, memory):
+            return f"remember {len(memory.decisions)} decisions"
         case SchemeDecided(_, decision):
             return f"decided: {decision.slice} {decision.previous} -> {decision.chosen}"
 

@@ -18,6 +18,9 @@ from streammine.model.schemes import Scheme
 
 MB = 1e6
 SLICE = SliceId("counts", 0)
+CLOCK = 1.7e9
+"""What the system's clock shows."""
+
 PASSIVE, DEPLOYED, COLD, HOT, STANDBY, ACTIVE = Scheme
 
 TIMES = StepTimes(
@@ -94,5 +97,5 @@ def settled(goal: RecoveryGoal, observation: SliceObservation) -> Controller:
     older = replace(observation, checkpoint=replace(observation.checkpoint, age_seconds=1.0))
     newer = replace(observation, checkpoint=replace(observation.checkpoint, age_seconds=0.5))
     for turn, one in enumerate((older, newer, newer)):
-        made.observe(0.1 * turn, {SLICE: one})
+        made.observe(0.1 * turn, {SLICE: one}, CLOCK)
     return made

@@ -19,13 +19,22 @@ from streammine.engine.manager_stimuli import (
     SchemeAsked,
     Ticked,
 )
-from streammine.engine.node_stimuli import CheckpointsFound, JobSeen, PlanRefused, PlanSeen
+from streammine.engine.node_stimuli import (
+    CheckpointsFound,
+    FindCheckpoints,
+    JobSeen,
+    KeepMemory,
+    MemoryKept,
+    PlanRefused,
+    PlanSeen,
+)
 from streammine.engine.scheme_control import _by_size
 from streammine.model.control import Heartbeat, StepReport
 from streammine.model.ids import SliceId
 from streammine.model.job_codec import decode_plan, encode_plan
 from streammine.model.recovery_assessment import (
     Assessment,
+    ControlMemory,
     ControlPhase,
     Decision,
     SharedLoss,
@@ -58,12 +67,24 @@ class Scripted:
         self.seen: Mapping[SliceId, SliceObservation] = {}
         self.stances: dict[SliceId, SliceStance] = {}
         self.decisions: list[Decision] = []
+        self.detections: tuple[float, ...] = ()
+
+    @property
+    def memory(self) -> ControlMemory:
+        return ControlMemory(self.detections, tuple(self.decisions))
+
+    def recall(self, memory: ControlMemory) -> None:
+        self.detections = (*memory.detection_seconds, *self.detections)
+        self.decisions = [*memory.decisions, *self.decisions]
 
     def measured(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
 
     def observe(
-        self, now_seconds: float, observations: Mapping[SliceId, SliceObservation]
+        self,
+        now_seconds: float,
+        observations: Mapping[SliceId, SliceObservation],
+        clock_seconds: float,
     ) -> list[Decision]:
         self.seen = observations
         made = []
@@ -73,7 +94,7 @@ class Scripted:
             scheme = self.wanted.get(slice_id, before)
             self.stances[slice_id] = SliceStance(ControlPhase.SETTLED, scheme, "so", Assessment())
             if scheme is not before:
-                made.append(Decision(slice_id, before, scheme, now_seconds, "so", Assessment()))
+                made.append(Decision(slice_id, before, scheme, clock_seconds, "so", Assessment()))
         self.stances = {each: self.stances[each] for each in observations}
         self.decisions += made
         return made
@@ -307,6 +328,55 @@ def test_a_new_manager_learns_anew_what_nodes_repeat_and_knows_what_was_chosen()
     seen = controller.seen
     assert (seen[COUNTS].scheme, seen[COUNTS].chosen) == (COLD, True)
     assert not seen[SliceId("counts", 1)].chosen
+
+
+def remembered(manager: ManagerMachine, now: float) -> list[ControlMemory]:
+    """What is to be written when it has become so late."""
+    effects = manager.handle(Ticked(now, 1000.0 + now))
+    return [each.memory for each in effects if isinstance(each, KeepMemory)]
+
+
+def test_decisions_and_detection_times_are_kept_for_the_next_manager() -> None:
+    manager = manager_of()
+    assert remembered(manager, 1.5) == [], "there is nothing to keep"
+    control_of(manager).detections = (0.25,)
+    (first,) = remembered(manager, 2.0)
+    assert first == ControlMemory((0.25,))
+    control_of(manager).wanted[COUNTS] = COLD
+    beat(manager, 2.5)
+    assert remembered(manager, 2.75) == [], "one is written after the other"
+    manager.handle(MemoryKept(1, first))
+    (second,) = remembered(manager, 3.0)
+    (decision,) = second.decisions
+    assert (decision.chosen, decision.at_seconds) == (COLD, 1002.5)
+    manager.handle(MemoryKept(1, second, "the disk is full"))
+    assert remembered(manager, 3.5) == []
+    assert remembered(manager, 4.0) == [second], "it is tried again after a while"
+    manager.handle(MemoryKept(1, second))
+    assert remembered(manager, 9.0) == []
+    # another manager, which has never heard of any of it
+    told(manager, Elected(False), Elected(True))
+    assert control_of(manager).memory == ControlMemory()
+    control_of(manager).detections = (0.5,)
+    assert remembered(manager, 9.5) == [], "what was there before would be lost"
+    told(manager, CheckpointsFound(1, None))
+    asked = manager.handle(Ticked(10.5, 1010.5))
+    assert FindCheckpoints(1, 0, memory=True) in asked
+    found = (checkpoint(10), checkpoint(20))
+    told(manager, CheckpointsFound(1, found, memory=second))
+    assert remembered(manager, 11.0) == [replace(second, detection_seconds=(0.25, 0.5))]
+    status = job_status(manager.jobs[1])
+    assert [each["at_seconds"] for each in status["decisions"]] == [1002.5]
+
+
+def test_what_an_earlier_term_has_written_is_not_taken_for_what_is_known_now() -> None:
+    manager = manager_of()
+    control_of(manager).detections = (0.25,)
+    (first,) = remembered(manager, 2.0)
+    told(manager, Elected(False), Elected(True), CheckpointsFound(1, (checkpoint(20),)))
+    manager.handle(MemoryKept(1, first))
+    control_of(manager).detections = (0.25,)
+    assert remembered(manager, 3.0) == [first]
 
 
 def test_nothing_is_chosen_before_everybody_has_reported() -> None:

@@ -148,7 +148,7 @@ def test_a_manager_begins_its_terms_under_its_own_number() -> None:
     player = new_node("a")
     player.handle(seen(player, (("a", 5), ("b", 7))))
     effects = player.handle(node.JobSeen(JOB, GRAPH, 2, ASYNCHRONOUS))
-    assert node.FindCheckpoints(JOB, 5) in effects
+    assert node.FindCheckpoints(JOB, 5, memory=True) in effects
 
 
 def test_another_node_deploys_what_is_placed_on_it_and_reports() -> None:

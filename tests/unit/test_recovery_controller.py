@@ -22,6 +22,7 @@ from streammine.model.recovery_policy import (
 )
 from tests.unit.recovery_cases import (
     ACTIVE,
+    CLOCK,
     COLD,
     DEPLOYED,
     HOT,
@@ -74,7 +75,7 @@ class ControllerPlayer:
             age_seconds=None if "nothing" in words else 1.0 if self.looks == 1 else 0.5,
             queued_bytes=values.get("queue", 0.0) * MB,
         )
-        decisions = self.controller.observe(float(words[0]), {SLICE: observation})
+        decisions = self.controller.observe(float(words[0]), {SLICE: observation}, CLOCK)
         yield from (f"{each.chosen}: {each.reason}" for each in decisions)
         phase = self.controller.stances[SLICE].phase
         if phase is not self.phase and not decisions:
@@ -185,7 +186,7 @@ def test_what_is_no_longer_known_brings_it_back_and_the_cool_down_is_kept() -> N
 
 def test_what_is_missing_is_said() -> None:
     fresh = Controller(TWO_SECONDS)
-    (decision,) = fresh.observe(0.0, {SLICE: seen(scheme=PASSIVE, age_seconds=None)})
+    (decision,) = fresh.observe(0.0, {SLICE: seen(scheme=PASSIVE, age_seconds=None)}, CLOCK)
     assert (decision.previous, decision.chosen) == (PASSIVE, ACTIVE)
     assert decision.reason == (
         "not measured yet: detect, switch, deploy, load, a complete checkpoint, how fast it processes"
@@ -195,7 +196,7 @@ def test_what_is_missing_is_said() -> None:
     )
     for measurement in MEASURED:
         fresh.measured(measurement)
-    assert fresh.observe(1.0, {SLICE: seen()}) == []
+    assert fresh.observe(1.0, {SLICE: seen()}, CLOCK) == []
     assert fresh.stances[SLICE].reason == (
         "not measured yet: how old checkpoints get, how fast it processes"
     )
@@ -205,17 +206,17 @@ def test_who_has_no_input_need_not_show_how_fast_it_is() -> None:
     idle = seen(input_mb=0, processing_bytes_per_second=None)
     made = settled(TWO_SECONDS, idle)
     assert made.stances[SLICE].assessment.estimates[HOT].catch_up_seconds == 0.0
-    made.observe(10.0, {SLICE: replace(idle, input_bytes_per_second=1.0)})
+    made.observe(10.0, {SLICE: replace(idle, input_bytes_per_second=1.0)}, CLOCK)
     assert "how fast it processes" in made.stances[SLICE].reason
 
 
 def test_an_earlier_manager_s_choice_stands_while_this_one_measures() -> None:
     fresh = Controller(TWO_SECONDS)
     found = seen(scheme=COLD, chosen=True, age_seconds=None)
-    assert fresh.observe(5.0, {SLICE: found}) == []
-    assert fresh.observe(34.9, {SLICE: found}) == []
+    assert fresh.observe(5.0, {SLICE: found}, CLOCK) == []
+    assert fresh.observe(34.9, {SLICE: found}, CLOCK) == []
     assert fresh.stances[SLICE].reason.startswith("chosen before; not measured yet: ")
-    (decision,) = fresh.observe(35.0, {SLICE: found})
+    (decision,) = fresh.observe(35.0, {SLICE: found}, CLOCK)
     assert (decision.previous, decision.chosen) == (COLD, ACTIVE)
 
 
@@ -224,7 +225,7 @@ def test_what_is_measured_in_time_begins_with_an_earlier_manager_s_choice() -> N
     found = seen(scheme=HOT, chosen=True)
     for turn, age_seconds in enumerate((1.0, 0.5, 0.6)):
         checkpoint = replace(found.checkpoint, age_seconds=age_seconds)
-        assert fresh.observe(turn, {SLICE: replace(found, checkpoint=checkpoint)}) == []
+        assert fresh.observe(turn, {SLICE: replace(found, checkpoint=checkpoint)}, CLOCK) == []
     assert fresh.stances[SLICE].scheme is HOT
     assert fresh.stances[SLICE].phase is ControlPhase.COOLING
 
@@ -266,7 +267,7 @@ def test_checkpoints_at_one_moment_of_the_clock_cost_no_end_of_work_and_no_failu
     made = controller(RecoveryGoal(2.0))
     for turn in range(3):
         checkpoint = CheckpointObservation(30 * MB, 10 * MB, 0.0, f"{turn}", 0.0 if turn else None)
-        made.observe(1.0, {SLICE: seen(30, checkpoint=checkpoint)})
+        made.observe(1.0, {SLICE: seen(30, checkpoint=checkpoint)}, CLOCK)
     stance = made.stances[SLICE]
     assert stance.assessment.missing == ()
     assert all(math.isfinite(cost) for cost in stance.assessment.costs.values())
@@ -310,10 +311,10 @@ def test_where_no_further_replica_has_a_place_nothing_is_decided(alone: dict[str
     made = controller(TWO_SECONDS)
     for now in range(20):
         heavy = seen(500, 90, scheme=PASSIVE, age_seconds=1.0 + now % 2, **alone)
-        assert made.observe(float(now), {SLICE: heavy}) == []
+        assert made.observe(float(now), {SLICE: heavy}, CLOCK) == []
     assert made.stances[SLICE].scheme is PASSIVE
     assert made.stances[SLICE].reason == "there is no second node for a further replica"
-    assert made.observe(20.0, {SLICE: seen(500, 90)}) != []
+    assert made.observe(20.0, {SLICE: seen(500, 90)}, CLOCK) != []
 
 
 def test_each_slice_has_its_own_scheme() -> None:
@@ -322,7 +323,7 @@ def test_each_slice_has_its_own_scheme() -> None:
     for now in range(10):
         age = 1.0 - 0.5 * (now % 2)
         both = {other: seen(5, 10, age_seconds=age), SLICE: seen(100, 10, age_seconds=age)}
-        made.observe(float(now), both)
+        made.observe(float(now), both, CLOCK)
     assert {each: stance.scheme for each, stance in made.stances.items()} == {
         SLICE: COLD,
         other: PASSIVE,
@@ -335,43 +336,46 @@ def test_a_decision_is_said_once_however_long_the_plan_takes() -> None:
     (decision,) = made.decisions
     assert (decision.previous, decision.chosen) == (ACTIVE, PASSIVE)
     for now in range(1, 20):
-        assert made.observe(float(now), {SLICE: seen(5, 10, scheme=ACTIVE, age_seconds=0.5)}) == []
+        assert (
+            made.observe(float(now), {SLICE: seen(5, 10, scheme=ACTIVE, age_seconds=0.5)}, CLOCK)
+            == []
+        )
     assert made.stances[SLICE].scheme is PASSIVE
 
 
 def test_what_a_person_has_set_stands_and_cools_down_when_it_is_handed_back() -> None:
     used = settled(TWO_SECONDS, seen(1, 1))
-    used.observe(10.0, {SLICE: seen(1, 1, age_seconds=0.5)})
+    used.observe(10.0, {SLICE: seen(1, 1, age_seconds=0.5)}, CLOCK)
     before = used.stances[SLICE]
     assert before.phase is ControlPhase.SETTLED
     fixed = replace(seen(1, 1), scheme=HOT, fixed=True)
     for at in range(100, 110):
-        assert used.observe(float(at), {SLICE: fixed}) == []
+        assert used.observe(float(at), {SLICE: fixed}, CLOCK) == []
     stance = used.stances[SLICE]
     assert (stance.scheme, stance.reason) == (HOT, "a person has set it")
     assert stance.assessment.estimates[HOT].seconds > 0
     back = replace(fixed, fixed=False)
-    assert used.observe(110.0, {SLICE: back}) == []
-    assert used.observe(113.0, {SLICE: back}) == [], "it cools down"
-    (decision,) = used.observe(114.5, {SLICE: back})
+    assert used.observe(110.0, {SLICE: back}, CLOCK) == []
+    assert used.observe(113.0, {SLICE: back}, CLOCK) == [], "it cools down"
+    (decision,) = used.observe(114.5, {SLICE: back}, CLOCK)
     assert decision.previous is HOT
 
 
 def test_what_a_person_has_set_before_anything_was_measured_stands_too() -> None:
     used = Controller(TWO_SECONDS)
     fixed = replace(seen(1, 1, age_seconds=None), scheme=HOT, fixed=True)
-    assert used.observe(0.0, {SLICE: fixed}) == []
+    assert used.observe(0.0, {SLICE: fixed}, CLOCK) == []
     stance = used.stances[SLICE]
     assert (stance.phase, stance.scheme) == (ControlPhase.MEASURING, HOT)
-    (decision,) = used.observe(1.0, {SLICE: replace(fixed, fixed=False)})
+    (decision,) = used.observe(1.0, {SLICE: replace(fixed, fixed=False)}, CLOCK)
     assert decision.chosen is ACTIVE
 
 
 def test_a_slice_that_is_not_named_is_forgotten() -> None:
     made = settled(TWO_SECONDS, seen(5, 10))
-    assert made.observe(1.0, {}) == []
+    assert made.observe(1.0, {}, CLOCK) == []
     assert made.stances == {}
-    (decision,) = made.observe(2.0, {SLICE: seen(5, 10, scheme=DEPLOYED)})
+    (decision,) = made.observe(2.0, {SLICE: seen(5, 10, scheme=DEPLOYED)}, CLOCK)
     assert (decision.previous, decision.chosen) == (DEPLOYED, ACTIVE)
 
 
@@ -381,7 +385,7 @@ def test_decisions_are_kept_with_their_numbers_as_plain_data() -> None:
     figures = json.loads(json.dumps(decision.figures(), allow_nan=False))
     assert figures["slice"] == "counts/0"
     assert (figures["previous"], figures["chosen"]) == ("active-replication", "active-standby")
-    assert figures["at_seconds"] == 0.2
+    assert figures["at_seconds"] == CLOCK, "that of the system, not of one node alone"
     assert figures["outlook"]["input_bytes_per_second"] == 70 * MB
     schemes = figures["schemes"]
     assert list(schemes) == [
@@ -409,15 +413,15 @@ def test_the_newest_decisions_are_kept() -> None:
     for turn in range(1, DECISIONS_KEPT + 10):
         state_mb = 100 if turn % 2 else 5
         observation = seen(state_mb, 10, age_seconds=0.5)
-        assert len(made.observe(float(turn), {SLICE: observation})) == 1
+        assert len(made.observe(float(turn), {SLICE: observation}, CLOCK + turn)) == 1
     assert len(made.decisions) == DECISIONS_KEPT
-    assert made.decisions[-1].at_seconds == DECISIONS_KEPT + 9
+    assert made.decisions[-1].at_seconds == CLOCK + DECISIONS_KEPT + 9
 
 
 def test_our_own_mistakes_are_noticed() -> None:
     made = settled(TWO_SECONDS, seen(5, 10))
     with pytest.raises(AssertionError, match="time does not go back"):
-        made.observe(0.1, {})
+        made.observe(0.1, {}, CLOCK)
     with pytest.raises(AssertionError, match="queued_bytes is -1"):
         seen(queued_bytes=-1)
     with pytest.raises(AssertionError, match="age_seconds is nan"):

@@ -1,5 +1,7 @@
 """What `streammine status JOB` shows of replicas and of what is chosen for them."""
 
+from datetime import datetime
+
 from streammine.cli.schemes_shown import SchemesShown
 from streammine.model.epochs import BEGINNING, INFINITY
 
@@ -45,6 +47,7 @@ def told(stands="passive-standby-cold", chosen=None, set_by="controller"):
                 "slice": "counts/0",
                 "previous": "active-replication",
                 "chosen": "passive-standby-cold",
+                "at_seconds": datetime(2026, 3, 4, 5, 6, 7).timestamp(),
                 "reason": "the cheapest within 1.6 s",
             }
         ],
@@ -89,7 +92,8 @@ def test_what_a_replica_counts_since_its_snapshot_is_told_with_that():
 def test_the_last_decisions_follow():
     last = shown(told()).splitlines()[-1]
     assert last == (
-        "counts/0: active-replication -> passive-standby-cold: the cheapest within 1.6 s"
+        "2026-03-04 05:06:07 counts/0: active-replication -> passive-standby-cold: "
+        "the cheapest within 1.6 s"
     )
 
 
