@@ -9,6 +9,7 @@ from typing import Any
 
 from streammine.cli.figures import counted_from, epoch_text
 from streammine.cli.tables import text_table
+from streammine.model.lacking import Lack
 from streammine.model.schemes import SchemeOrigin
 from streammine.model.suggestions import listed
 
@@ -44,22 +45,25 @@ class SchemesShown:
 
     def tree(self) -> dict[str, Any]:
         """As plain data: by slice its scheme, what stands of it, its replicas, and what each would take and
-        cost; the last decisions."""
+        cost; the replicas that have no node; the last decisions."""
         return {
             "slices": {
                 name: {key: each[key] for key in _SHOWN}
                 for name, each in self.told["slices"].items()
             },
+            "lacking": self.told["lacking"],
             "decisions": self.told["decisions"],
         }
 
     def lines(self) -> Iterator[str]:
-        """A row for each replica, why slices have their schemes, and the last decisions."""
+        """A row for each replica, what has no node, why slices have their schemes, and the last decisions."""
         rows = [
             row for name, each in self.told["slices"].items() for row in _replica_rows(name, each)
         ]
         if rows:
             yield text_table(rows, list(_COLUMNS))
+        for lack in self.told["lacking"]:
+            yield str(Lack(**lack))
         for reason, names in _reasons(self.told["slices"]).items():
             yield f"{listed(names)}: {reason}"
         for decision in self.told["decisions"][-DECISIONS_SHOWN:]:

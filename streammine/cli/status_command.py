@@ -157,4 +157,8 @@ def _tree(
 
 
 def _schemes(told: dict[str, Any] | None) -> dict[str, Any]:
-    return {"slices": {}, "decisions": []} if told is None else SchemesShown(told).tree()
+    return (
+        {"slices": {}, "lacking": [], "decisions": []}
+        if told is None
+        else SchemesShown(told).tree()
+    )

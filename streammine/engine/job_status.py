@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+
 from streammine.engine.managed_job import ManagedJob
+from streammine.engine.placement import Node
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement
@@ -15,10 +19,10 @@ NOBODY_CHOOSES = "fixed"
 """The phase of a slice that no controller has to choose for."""
 
 
-def job_status(job: ManagedJob) -> dict[str, object]:
+def job_status(job: ManagedJob, nodes: Sequence[Node]) -> dict[str, object]:
     """Plain data. `scheme` is what the slice is to have, as `set_by` wants it, and `stands` what it has.
     `chosen`: what each scheme would take and cost, where a job makes snapshots and the slice may have further
-    replicas."""
+    replicas. `lacking`: replicas that have no place on these `nodes`, which live."""
     told = job.in_charge() if job.plan is not None else ()
     decisions = () if job.control is None else job.control.controller.decisions
     return {
@@ -37,6 +41,7 @@ def job_status(job: ManagedJob) -> dict[str, object]:
             }
             for slice_id, placement, report in told
         },
+        "lacking": [] if job.plan is None else [asdict(each) for each in job.lacking(nodes)],
         "decisions": [each.figures() for each in decisions[-DECISIONS_SHOWN:]],
     }
 

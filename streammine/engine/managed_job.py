@@ -13,6 +13,7 @@ from streammine.model.control import Directive, JobReport, SeatReport, SliceRepo
 from streammine.model.epochs import BEGINNING, INFINITY
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
+from streammine.model.lacking import Lack, lacks
 from streammine.model.recovery import (
     Checkpoint,
     CheckpointCoordinator,
@@ -59,7 +60,7 @@ class ManagedJob:
     have taken in. `retain_after`: slices are told that nobody asks for epochs up to it. `publishing`: the
     checkpoint epoch whose manifest is being written. `whole`: a plan's placements, and since when all of them
     have been there. `control`: where schemes are chosen, that of this term; `remembering`: what of it is to
-    outlive the term.
+    outlive the term. `lacked`: replicas that had no place when that was last told.
     """
 
     number: int
@@ -88,6 +89,7 @@ class ManagedJob:
     whole: tuple[dict[SliceId, tuple[Placement, ...]], float] | None = None
     control: SchemeControl | None = None
     remembering: Remembering = field(default_factory=Remembering)
+    lacked: tuple[Lack, ...] = ()
     _replicas: dict[Node, dict[tuple[SliceId, int], SliceReport]] = field(default_factory=dict)
 
     @property
@@ -225,6 +227,20 @@ class ManagedJob:
         """Some slice has more than one replica."""
         assert self.plan is not None
         return any(len(group) > 1 for group in self.plan.placements.values())
+
+    def lacking(self, nodes: Sequence[Node]) -> tuple[Lack, ...]:
+        """Replicas that no node is left for, of these nodes."""
+        usable = {name for name, _ in self.usable_nodes(nodes)}
+        if not usable:
+            return ()
+        assert self.plan is not None
+        wanted, placed = dict[str, int](), dict[str, int]()
+        for slice_id, group in self.plan.placements.items():
+            name, here = slice_id.vertex, sum(not each.leaving for each in group)
+            wanted[name] = max(self.wanted_replicas(slice_id), wanted.get(name, 0))
+            placed[name] = min(here, placed.get(name, here))
+        rows = ((each, wanted[each.name], placed[each.name]) for each in self.graph.vertices)
+        return lacks(rows, len(usable))
 
     def seat_epoch(self, slice_id: SliceId, placement: Placement) -> int:
         """A replica without links holds the state after this epoch; INFINITY where nothing is known of it."""

@@ -63,6 +63,7 @@ from streammine.engine.node_stimuli import (
     PlanRefused,
     PlanSeen,
     PublishCheckpoint,
+    ReplicasLack,
     SchemeDecided,
 )
 from streammine.engine.placement import Node
@@ -360,6 +361,9 @@ class ManagerMachine:
         if self._make_up(job, effects):
             return
         job.note_whole(self.now_seconds)
+        if (lacking := job.lacking(self.live)) != job.lacked:
+            job.lacked = lacking
+            effects.append(ReplicasLack(job.number, lacking))
         if job.phase is JobPhase.DEPLOYING:
             if job.all_deployed() and self.clock_seconds is not None:
                 began_at = self.clock_seconds + PACE_DELAY_SECONDS

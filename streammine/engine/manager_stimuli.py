@@ -21,6 +21,7 @@ from streammine.engine.node_stimuli import (
     PlanRefused,
     PlanSeen,
     PublishCheckpoint,
+    ReplicasLack,
     SchemeDecided,
 )
 from streammine.engine.placement import Node
@@ -131,6 +132,7 @@ ManagerStimulus = (
 ManagerEffect = (
     DeclarePlan
     | SchemeDecided
+    | ReplicasLack
     | DeclareEnd
     | Direct
     | Offer

@@ -16,5 +16,9 @@ def node_status(node: NodeMachine, job: int | None) -> dict[str, object]:
             for name, heartbeat in sorted(node.heartbeats.items())
             if name in node.nodes
         },
-        "jobs": {str(number): job_status(jobs[number]) for number in jobs if job in (None, number)},
+        "jobs": {
+            str(number): job_status(jobs[number], node.manager.live)
+            for number in jobs
+            if job in (None, number)
+        },
     }

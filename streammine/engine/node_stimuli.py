@@ -18,6 +18,7 @@ from streammine.model.errors import SnapshotDamagedError
 from streammine.model.frames import FrameHeader
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, JobOutcome, Plan
+from streammine.model.lacking import Lack
 from streammine.model.recovery import Checkpoint
 from streammine.model.recovery_assessment import ControlMemory, Decision
 from streammine.model.snapshots import RecoverySettings, Restore, SnapshotRecord
@@ -442,6 +443,17 @@ class SchemeDecided:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasLack:
+    """To be told to whoever looks after the cluster. Empty: all replicas have a place again."""
+
+    job: int
+    lacks: tuple[Lack, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.lacks)) or "all replicas have a node again"
+
+
+@dataclass(frozen=True, slots=True)
 class DeclareEnd:
     job: int
     outcome: JobOutcome
@@ -474,6 +486,7 @@ NodeEffect = (
     | WakeSlice
     | DeclarePlan
     | SchemeDecided
+    | ReplicasLack
     | DeclareEnd
     | SourcesStart
 )

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from streammine.model.credentials import refuse_credentials
 from streammine.model.errors import ClusterError, TopologyError
 from streammine.model.job import JobOutcome
+from streammine.model.lacking import lacks_at_first
 from streammine.model.spark_job import SparkProgress
 from streammine.model.topology import Topology
 from streammine.runtime.client import Client
@@ -208,6 +209,7 @@ class JobRun:
         """Submit the job and leave it to the cluster; gives its number."""
         submission = self.submission or self.prepare()
         with Client(self.cluster.address) as client:
+            client.wait_for_members(1, self.cluster.check)
             job = self._submit(client, submission)
         self._leave_run()
         return job
@@ -227,6 +229,8 @@ class JobRun:
         if self.kept is not None and self.resume is None:
             keep_run(self.kept, submission.spec)
         self._worth_keeping = True
+        for each in lacks_at_first(submission.spec.graph, len(client.members)):
+            self.watcher.note(f"note: {each}")
         self._job = client.submit(submission.spec)
         return self._job
 

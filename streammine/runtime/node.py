@@ -135,6 +135,7 @@ class Node:
             machine.WakeSlice: self._wake_slice,
             machine.DeclarePlan: self._declare_plan,
             machine.SchemeDecided: self._scheme_decided,
+            machine.ReplicasLack: self._replicas_lack,
             machine.DeclareEnd: self._declare_end,
             machine.SourcesStart: self._sources_start,
         }
@@ -473,6 +474,9 @@ class Node:
     def _scheme_decided(self, effect: machine.SchemeDecided) -> None:
         told = logging.getLogger(DECISIONS_LOG)
         told.info("node %s: job %s: %s", self.settings.name, effect.job, effect.decision)
+
+    def _replicas_lack(self, effect: machine.ReplicasLack) -> None:
+        logger.warning("node %s: job %s: %s", self.settings.name, effect.job, effect)
 
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan

@@ -101,7 +101,8 @@ class VirtualNode:
             machine.TransmitControl: self._transmit_control,
             machine.WakeSlice: self._wake_slice,
             machine.DeclarePlan: self._declare_plan,
-            machine.SchemeDecided: self._scheme_decided,
+            machine.SchemeDecided: lambda told: world.tell(name, str(told.decision)),
+            machine.ReplicasLack: lambda told: world.tell(name, str(told)),
             machine.DeclareEnd: self._declare_end,
             machine.SourcesStart: self._sources_start,
             machine.WriteSnapshot: self._write_snapshot,
@@ -496,9 +497,6 @@ class VirtualNode:
 
     def _sources_start(self, effect: machine.SourcesStart) -> None:
         self.jobs[effect.job].began_at_seconds = effect.began_at
-
-    def _scheme_decided(self, effect: machine.SchemeDecided) -> None:
-        self._world.tell(self.name, str(effect.decision))
 
     def _declare_plan(self, effect: machine.DeclarePlan) -> None:
         plan = effect.plan

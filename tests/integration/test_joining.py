@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streammine.runtime.keys import ClusterKeys
 from streammine.runtime.zookeeper import ZooKeeperServer
+from tests.integration.disturbed import load
 from tests.integration.workplace import Workplace, eventually
 
 pytestmark = pytest.mark.slow
@@ -79,6 +82,43 @@ def test_mistakes_are_named(elsewhere: Elsewhere, tmp_path: Path) -> None:
     assert "belong to another secret" in elsewhere.refused("wrong", **{"cluster.key": str(foreign)})
 
 
+def test_replicas_without_a_node_are_told_of_and_come_when_nodes_join(
+    place: Workplace, elsewhere: Elsewhere
+) -> None:
+    cluster = place.folder / "cluster"
+
+    def told(number: int) -> dict[str, Any]:
+        jobs = place.result("status", "--folder", cluster, number)["jobs"]
+        return next(dict(each) for each in jobs if each["job"] == number)
+
+    def replicas(number: int) -> set[int]:
+        return {len(each["replicas"]) for each in told(number)["slices"].values()}
+
+    def at_most_one(text: str) -> bool:
+        return "2 replicas of each slice wanted, 1 placed: only 1 node is there for them" in text
+
+    with elsewhere.start("alone") as first:
+        eventually(lambda: "alone" in shown(place, cluster), lambda: shown(place, cluster))
+        topology = load(place, "paired", replicas=2, sources__readings__rate="200/s")
+        done = place.run("submit", topology, "--folder", cluster, "--detach", "--json")
+        assert done.returncode == 0, done.stderr
+        assert at_most_one(done.stderr)
+        number = json.loads(done.stdout.splitlines()[-1])["job"]
+        eventually(lambda: replicas(number) == {1}, lambda: str(told(number)))
+        assert [each["placed"] for each in told(number)["lacking"]] == [1]
+        assert at_most_one(shown(place, cluster, number))
+        with elsewhere.start("paired") as second:
+            eventually(lambda: replicas(number) == {2}, lambda: str(told(number)))
+            assert told(number)["lacking"] == []
+            assert place.run("stop", number, "--folder", cluster).returncode == 0
+            for process in (second, first):
+                process.terminate()
+                _, errors = process.communicate(timeout=30)
+                assert process.returncode == 0, errors
+    assert at_most_one(errors)
+    assert "all replicas have a node again" in errors
+
+
 def test_nodes_join_by_what_up_says_die_come_back_and_end_with_the_cluster(
     place: Workplace, elsewhere: Elsewhere
 ) -> None:
@@ -102,6 +142,9 @@ def test_nodes_join_by_what_up_says_die_come_back_and_end_with_the_cluster(
             assert "Traceback" not in errors
 
 
+def shown(place: Workplace, cluster: Path, *job: int) -> str:
+    return place.run("status", "--folder", cluster, *job).stdout
+
+
 def nodes(place: Workplace, cluster: Path) -> set[str]:
-    shown = place.run("status", "--folder", cluster).stdout
-    return set(re.findall(r"^  (one|two) ", shown, re.MULTILINE))
+    return set(re.findall(r"^  (one|two) ", shown(place, cluster), re.MULTILINE))

@@ -27,6 +27,7 @@ from streammine.engine.node_stimuli import (
     KeepMemory,
     PlanSeen,
     PublishCheckpoint,
+    ReplicasLack,
     SchemeDecided,
 )
 from streammine.model.job import Placement, Plan
@@ -58,6 +59,8 @@ def text(effect: ManagerEffect) -> str:
             return "find checkpoints"
         case KeepMemory(_, memory):
             return f"remember {len(memory.decisions)} decisions"
+        case ReplicasLack(_, lacks):
+            return "; ".join(f"lack: {each}" for each in lacks) or "no lack"
         case SchemeDecided(_, decision):
             return f"decided: {decision.slice} {decision.previous} -> {decision.chosen}"
 

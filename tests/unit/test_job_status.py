@@ -88,7 +88,7 @@ class Told:
         return replace(heartbeat, load={"clock": self.now, "workers": 2.0}, jobs=(share,))
 
     def slice(self, slice_id: SliceId = COUNTS) -> Any:
-        tree: Any = job_status(self.manager.jobs[1])
+        tree: Any = job_status(self.manager.jobs[1], self.manager.live)
         return tree["slices"][str(slice_id)]
 
     def measured(self) -> Told:
@@ -120,7 +120,7 @@ def test_without_a_goal_there_is_an_estimate_and_a_cost_of_every_scheme() -> Non
     # by default weights: one node, and 2 GB of state
     assert (costs[0], costs[1]) == (0.0, 1.0)
     assert costs[2] == pytest.approx(3.0, abs=0.5)
-    assert job_status(job.manager.jobs[1])["decisions"] == []
+    assert job_status(job.manager.jobs[1], job.manager.live)["decisions"] == []
     assert plan_of(job.manager).schemes == {}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,13 @@ from streammine.engine.manager_stimuli import (
     Reported,
     Ticked,
 )
-from streammine.engine.node_stimuli import CheckpointPublished, CheckpointsFound, JobSeen, PlanSeen
+from streammine.engine.node_stimuli import (
+    CheckpointPublished,
+    CheckpointsFound,
+    JobSeen,
+    PlanSeen,
+    ReplicasLack,
+)
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Placement, Plan
@@ -364,7 +371,7 @@ def test_nothing_that_a_replica_on_its_way_may_ask_for_is_pruned() -> None:
 def test_the_status_tells_of_every_replica_which_node_has_it_and_whether_it_leads() -> None:
     job = Managed("abc")
     job.live("ac")
-    tree = job_status(job.manager.jobs[1])
+    tree = job_status(job.manager.jobs[1], job.manager.live)
     assert isinstance(tree["slices"], dict)
     shown = [
         {name: each[name] for name in ("node", "generation", "leads", "phase", "frontier")}
@@ -426,3 +433,53 @@ def test_what_was_agreed_on_is_kept_for_whoever_is_still_being_built() -> None:
     )
     assert job.all_followed(10)
     assert not job.all_followed(20)
+
+
+# --- too few nodes ------------------------------------------------------------------------------
+
+
+def lacks_told(job: Managed, nodes: str) -> list[str]:
+    """What is told of replicas without a node once these are there, and all plans that follow are done."""
+    members = tuple((node, "abcdefgh".index(node) + 1) for node in nodes)
+    job.nodes = nodes
+    effects = job.manager.handle(NodesChanged(members))
+    for _ in range(8):
+        for node in nodes:
+            reports = [
+                report(str(slice_id), each.generation, 25)
+                for slice_id, group in job.plan.placements.items()
+                for each in group
+                if each.node == node
+            ]
+            heard = Reported(told_by(node, job.plan.version, reports))
+            effects += job.manager.handle(heard)
+        effects += job.manager.handle(Ticked(0.0, 1000.0))
+    told_of = [each for each in effects if isinstance(each, ReplicasLack)]
+    return [each for one in told_of for each in map(str, one.lacks or ("no lack",))]
+
+
+def test_what_has_no_node_is_told_and_placed_when_nodes_join() -> None:
+    job = Managed("ab", replicas=4, wanted=4)
+    assert {len(group) for group in job.plan.placements.values()} == {2}
+    tree: Any = job_status(job.manager.jobs[1], job.manager.live)
+    assert tree["lacking"] == [
+        {"vertices": ("source", "counts"), "wanted": 4, "placed": 2, "nodes": 2}
+    ]
+    three = lacks_told(job, "abc")
+    assert three[-1] == (
+        "source, counts: 4 replicas of each slice wanted, 3 placed: only 3 nodes are there for them; "
+        "the others are placed when nodes join"
+    )
+    assert {len(group) for group in job.plan.placements.values()} == {3}
+    assert lacks_told(job, "abcd") == ["no lack"]
+    assert {len({each.node for each in group}) for group in job.plan.placements.values()} == {4}
+    tree = job_status(job.manager.jobs[1], job.manager.live)
+    assert tree["lacking"] == []
+
+
+def test_a_node_that_is_to_be_emptied_is_no_place() -> None:
+    job = Managed("ab")
+    assert lacks_told(job, "ab") == []
+    job.manager.handle(DrainAsked("b"))
+    (told_of,) = lacks_told(job, "ab")[-1:]
+    assert "2 replicas of each slice wanted, 1 placed: only 1 node is there for them" in told_of

@@ -365,7 +365,7 @@ def test_decisions_and_detection_times_are_kept_for_the_next_manager() -> None:
     found = (checkpoint(10), checkpoint(20))
     told(manager, CheckpointsFound(1, found, memory=second))
     assert remembered(manager, 11.0) == [replace(second, detection_seconds=(0.25, 0.5))]
-    status = job_status(manager.jobs[1])
+    status = job_status(manager.jobs[1], manager.live)
     assert [each["at_seconds"] for each in status["decisions"]] == [1002.5]
 
 
@@ -518,7 +518,7 @@ def test_status_says_what_each_slice_has_and_why() -> None:
     control_of(manager).wanted[COUNTS] = COLD
     beat(manager, 2.0, state_bytes=5.0)
     beat(manager, 2.25, state_bytes=5.0)
-    status = job_status(manager.jobs[1])
+    status = job_status(manager.jobs[1], manager.live)
     counts = status["slices"]["counts/0"]
     assert counts["scheme"] == "passive-standby-cold"
     assert counts["chosen"]["reason"] == "so"

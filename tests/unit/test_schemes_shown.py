@@ -42,6 +42,7 @@ def told(stands="passive-standby-cold", chosen=None, set_by="controller"):
                 ],
             }
         },
+        "lacking": [],
         "decisions": [
             {
                 "slice": "counts/0",
@@ -139,3 +140,15 @@ def test_the_tree_has_what_tools_need():
     tree = SchemesShown(told()).tree()
     assert set(tree["slices"]["counts/0"]) == {"scheme", "set_by", "stands", "chosen", "replicas"}
     assert len(tree["decisions"]) == 1
+
+
+def test_replicas_that_have_no_node_are_named():
+    tree = told() | {
+        "lacking": [{"vertices": ["lines", "counts"], "wanted": 5, "placed": 2, "nodes": 2}]
+    }
+    assert (
+        "lines, counts: 5 replicas of each slice wanted, 2 placed: only 2 nodes are there for them; the "
+        "others are placed when nodes join"
+    ) in shown(tree).splitlines()
+    assert SchemesShown(tree).tree()["lacking"] == tree["lacking"]
+    assert "placed" not in shown(told())
