@@ -127,7 +127,7 @@ def _kill(cluster: LiveCluster, job: LiveJob, victim: str) -> tuple[float, float
     os.kill(cluster.local.processes[name].pid, signal.SIGKILL)
     cluster.client.wait_for(
         lambda: all(name not in nodes for nodes in cluster.client.nodes_of(job.number).values()),
-        f"{name} died and is still in the plan",
+        lambda: f"{name} died and is still in the plan",
         PLAN_SECONDS,
     )
     return killed, time.time()

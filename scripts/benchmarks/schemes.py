@@ -243,9 +243,8 @@ def _wait_until_whole(cluster: LiveCluster, job: LiveJob, scheme: Scheme, gone: 
         groups = [each["replicas"] for each in cluster.slices(job).values()]
         return bool(groups) and all(_is_whole(each, wanted, gone) for each in groups)
 
-    cluster.client.wait_for(
-        whole, "not all replicas that were lost are made up for", LONGEST_RUN_SECONDS, job.number
-    )
+    otherwise = "not all replicas that were lost are made up for"
+    cluster.client.wait_for(whole, lambda: otherwise, LONGEST_RUN_SECONDS, job.number)
 
 
 def _wait_for_the_worst_moment(job: LiveJob) -> None:

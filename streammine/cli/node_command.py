@@ -95,7 +95,5 @@ def drain(node: str, name: str | None, folder: Path | None, timeout_seconds: flo
             raise ClusterError(
                 f"there is no node {node!r}{hint(node, nodes)} Nodes: {listed(nodes)}"
             )
-        if len(nodes) == 1:
-            raise ClusterError(f"{node} is the only node: there is no other to move its work to")
         client.drain(node, timeout_seconds)
     click.echo(f"{node} is drained")

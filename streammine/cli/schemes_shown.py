@@ -34,7 +34,7 @@ _COLUMNS = (
     "cost",
 )
 
-_SHOWN = ("scheme", "set_by", "stands", "chosen", "replicas")
+_SHOWN = ("scheme", "set_by", "stands", "chosen", "unestimated", "replicas")
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ def _reasons(slices: dict[str, Any]) -> dict[str, list[str]]:
     for name, told in slices.items():
         chosen = told["chosen"]
         if chosen is None:
+            found.setdefault(f"not estimated: {told['unestimated']}", []).append(name)
             continue
         if told["set_by"] == SchemeOrigin.CONTROLLER:
             found.setdefault(chosen["reason"], []).append(name)
@@ -118,7 +119,7 @@ def _reasons(slices: dict[str, Any]) -> dict[str, list[str]]:
 def _estimate(told: dict[str, Any]) -> dict[str, str]:
     chosen = told["chosen"]
     if chosen is None:
-        return {"recovery": "", "cost": ""}
+        return {"recovery": "-", "cost": "-"}
     if told["stands"] not in chosen["schemes"]:
         return {"recovery": "?", "cost": "?"}
     estimate = chosen["schemes"][told["stands"]]

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from streammine.engine.managed_job import ManagedJob
 from streammine.engine.placement import Node
+from streammine.model.control import SliceReport
 from streammine.model.epochs import BEGINNING
 from streammine.model.ids import SliceId
 from streammine.model.job import Placement
@@ -15,6 +16,11 @@ from streammine.model.schemes import Scheme, SchemeOrigin
 DECISIONS_SHOWN = 32
 """The newest."""
 
+NO_SNAPSHOTS = (
+    "the job makes no snapshots (`snapshot: none`), so what no other replica holds is made again from the "
+    "start of the input: the longer it has run, the longer that takes"
+)
+
 NOBODY_CHOOSES = "fixed"
 """The phase of a slice that no controller has to choose for."""
 
@@ -22,7 +28,8 @@ NOBODY_CHOOSES = "fixed"
 def job_status(job: ManagedJob, nodes: Sequence[Node]) -> dict[str, object]:
     """Plain data. `scheme` is what the slice is to have, as `set_by` wants it, and `stands` what it has.
     `chosen`: what each scheme would take and cost, where a job makes snapshots and the slice may have further
-    replicas. `lacking`: replicas that have no place on these `nodes`, which live."""
+    replicas; else `unestimated` says why not. `lacking`: replicas that have no place on these `nodes`, which
+    live."""
     told = job.in_charge() if job.plan is not None else ()
     decisions = () if job.control is None else job.control.controller.decisions
     return {
@@ -36,7 +43,8 @@ def job_status(job: ManagedJob, nodes: Sequence[Node]) -> dict[str, object]:
                 "scheme": job.scheme_of(slice_id).value,
                 "set_by": job.scheme_set_by(slice_id).value,
                 "stands": _stands(job, slice_id).value,
-                "chosen": _stance(job, slice_id),
+                "chosen": (chosen := _stance(job, slice_id)),
+                "unestimated": None if chosen else _why_unestimated(job, slice_id, report),
                 "replicas": _replicas(job, slice_id),
             }
             for slice_id, placement, report in told
@@ -58,6 +66,14 @@ def _stance(job: ManagedJob, slice_id: SliceId) -> dict[str, object] | None:
         case SchemeOrigin.PERSON:
             phase, reason = NOBODY_CHOOSES, "a person has set it"
     return {"phase": phase, "reason": reason, **stance.assessment.figures()}
+
+
+def _why_unestimated(job: ManagedJob, slice_id: SliceId, report: SliceReport) -> str:
+    if job.recovery.mode == "none":
+        return NO_SNAPSHOTS
+    if not job.graph.vertex(slice_id.vertex).replicable:
+        return "it can have no further replica, so there are no schemes to compare"
+    return "it has finished" if report.finished else "nothing is measured yet"
 
 
 def _stands(job: ManagedJob, slice_id: SliceId) -> Scheme:

@@ -8,6 +8,7 @@ from streammine.engine.managed_job import JobPhase, ManagedJob
 from streammine.engine.manager_stimuli import DrainAsked, MoveAsked, SchemeAsked, Wish
 from streammine.engine.placement import Node, newest
 from streammine.engine.scheme_wishes import scheme_refusal
+from streammine.model.suggestions import listed
 
 
 def wish_refusal(
@@ -16,7 +17,7 @@ def wish_refusal(
     """Or None. `live`: the members that were heard of lately."""
     names = [name for name, _ in members]
     if isinstance(wish, DrainAsked):
-        return _drain_refusal(wish.node, names)
+        return _drain_refusal(wish.node, names, jobs, live)
     job = jobs.get(wish.job)
     if job is None:
         return f"job {wish.job} is not running"
@@ -46,11 +47,20 @@ def _not_running(job: ManagedJob) -> str:
             return f"job {job.number} is not running"
 
 
-def _drain_refusal(node: str, members: Sequence[str]) -> str | None:
+def _drain_refusal(
+    node: str, members: Sequence[str], jobs: Mapping[int, ManagedJob], live: Sequence[Node]
+) -> str | None:
     if node not in members:
         return f"there is no node {node!r}; live are {', '.join(members)}"
-    if len(members) < 2:
+    others = [name for name, _ in live if name != node]
+    if not others:
         return f"{node} is the only node; start another one first"
+    for job in jobs.values():
+        if job.phase is JobPhase.RUNNING and all(map(job.drains, others)):
+            return (
+                f"{node} is the only node that takes slices of job {job.number}, for {listed(others)} "
+                f"{'is' if len(others) == 1 else 'are'} to be emptied, too; start another one first"
+            )
     return None
 
 

@@ -185,7 +185,8 @@ class Client:
             come = {each.node for each in group if each.generation not in before}
             return node in come and not any(each.leaving for each in group)
 
-        self.wait_for(moved, f"{slice_name} has not moved to {node}", timeout_seconds, job)
+        otherwise = f"{slice_name} has not moved to {node}"
+        self.wait_for(moved, lambda: otherwise, timeout_seconds, job)
 
     def change_scheme(
         self,
@@ -210,7 +211,10 @@ class Client:
         self._ask(control.SchemeRequest(job, named, wanted))
         self.wait_for(
             lambda: change.stands(self.plan(job), crowded_too),
-            f"not all replicas of {named} are where {wanted} wants them",
+            lambda: (
+                f"not all replicas of {named} are where {wanted} wants them"
+                f"{change.told_of_room(self.plan(job))}"
+            ),
             timeout_seconds,
             job,
         )
@@ -224,7 +228,7 @@ class Client:
         self._ask(control.DrainRequest(node))
         self.wait_for(
             lambda: all(node not in places for places in self.nodes_of(None).values()),
-            f"slices are still on {node}",
+            lambda: f"slices are still on {node}",
             timeout_seconds,
         )
 
@@ -254,20 +258,20 @@ class Client:
     def wait_for(
         self,
         condition: Callable[[], bool],
-        otherwise: str,
+        otherwise: Callable[[], str],
         timeout_seconds: float,
         job: int | None = None,
     ) -> None:
         """Until something is so; it is looked at after every change in the coordination service.
 
-        Raises ClusterError with the text `otherwise` when it takes too long, or `job` ends before.
+        Raises ClusterError with what `otherwise` says when it takes too long, or `job` ends before.
         """
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             if job is not None and self._ended(job):
                 raise ClusterError(f"job {job} {self._outcomes[job].status} meanwhile")
             if time.monotonic() > deadline:
-                raise ClusterError(f"{otherwise} after {timeout_seconds:g} s; it may yet come")
+                raise ClusterError(f"{otherwise()} after {timeout_seconds:g} s; it may yet come")
             self._next_event(LOOK_SECONDS)
 
     def _require_running(self, job: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from streammine.model.ids import SliceId
 from streammine.model.job import JobGraph, Plan
 from streammine.model.schemes import Scheme
+from streammine.model.suggestions import listed
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,13 @@ class SchemeChange:
             and each.rung is not self.graph.rung_of(slice_id.vertex, self.scheme)
         }
         return tuple(sorted(waiting))
+
+    def told_of_room(self, plan: Plan | None) -> str:
+        """What there is to say of replicas that wait for it, where some do."""
+        nodes = self.waiting(plan)
+        return (
+            f": those on {listed(nodes)} wait until their node has time for them" if nodes else ""
+        )
 
     def _is_there(self, plan: Plan, slice_id: SliceId) -> bool:
         assert self.scheme is not None

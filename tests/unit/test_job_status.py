@@ -20,7 +20,7 @@ from streammine.model.job import JobGraph
 from streammine.model.recovery_policy import RecoveryGoal
 from streammine.model.schemes import Scheme
 from streammine.model.snapshots import RecoverySettings
-from tests.unit.managing import NODES, checkpoint, plan_of, told
+from tests.unit.managing import NODES, checkpoint, plan_of, running, told
 from tests.unit.small_job import ASYNCHRONOUS, GRAPH, report, told_by
 
 COUNTS = SliceId("counts", 0)
@@ -222,3 +222,15 @@ def test_where_one_node_is_left_nothing_stands() -> None:
     told(job.manager, NodesChanged(NODES[:1]))
     job.beat(snapshots=(60,))
     assert (job.slice()["scheme"], job.slice()["stands"]) == (ACTIVE.value, PASSIVE.value)
+
+
+def test_what_is_not_estimated_says_why() -> None:
+    tree: Any = job_status(running().jobs[1], ())
+    for each in tree["slices"].values():
+        assert each["chosen"] is None
+        assert each["unestimated"].startswith("the job makes no snapshots (`snapshot: none`)")
+    source, counts = GRAPH.vertices
+    alone = Told(ASYNCHRONOUS, JobGraph((replace(source, replicable=False), counts), GRAPH.edges))
+    alone.measured()
+    assert "no further replica" in alone.slice(SliceId("source", 0))["unestimated"]
+    assert alone.slice()["unestimated"] is None

@@ -263,6 +263,20 @@ def test_what_is_true_is_said_of_a_job_that_does_not_run_yet_or_any_more() -> No
     assert manager.refusal(wish) == "job 1 is not running"
 
 
+def test_a_node_is_not_emptied_where_all_others_are_to_be() -> None:
+    manager = settled("a", "b", "c")
+    told(manager, DrainAsked("b"))
+    assert manager.refusal(DrainAsked("b")) is None, "a second time"
+    assert manager.refusal(DrainAsked("c")) is None
+    told(manager, DrainAsked("c"))
+    assert manager.refusal(DrainAsked("a")) == (
+        "a is the only node that takes slices of job 1, for b, c are to be emptied, too; start another one "
+        "first"
+    )
+    told(manager, JobEndSeen(1))
+    assert manager.refusal(DrainAsked("a")) is None, "no job is in the way any more"
+
+
 def test_more_refusals() -> None:
     manager = settled()
     told(manager, MoveAsked(1, COUNTS, "a", True))

@@ -59,12 +59,14 @@ def test_on_a_crowded_node_replicas_wait_for_room(scheme: Scheme) -> None:
     assert change.stands(plan, crowded_too=True)
     assert not change.stands(plan, crowded_too=False)
     assert change.waiting(plan) == ("b",)
+    assert change.told_of_room(plan) == ": those on b wait until their node has time for them"
     # they are on their way there
     on_its_way = plan_with(scheme, COLD, crowded=("b",))
     assert not change.stands(on_its_way, crowded_too=True)
     there = plan_with(scheme, scheme)
     assert change.stands(there, crowded_too=False)
     assert change.waiting(there) == ()
+    assert change.told_of_room(there) == ""
 
 
 def test_what_does_not_process_waits_for_nothing() -> None:

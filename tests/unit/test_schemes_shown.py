@@ -36,6 +36,7 @@ def told(stands="passive-standby-cold", chosen=None, set_by="controller"):
                 "set_by": set_by,
                 "stands": stands,
                 "chosen": estimates() if chosen is None else chosen,
+                "unestimated": None,
                 "replicas": [
                     replica("a", True, state_bytes=5e6, rows_in=1234.0, rows_sent=99.0),
                     replica("b", False, BEGINNING, state_bytes=4e6),
@@ -128,17 +129,26 @@ def test_who_has_set_a_scheme_is_shown_and_why_one_was_chosen():
 
 def test_nothing_is_estimated_where_no_snapshots_are_made():
     tree = told(set_by="topology")
-    tree["slices"]["counts/0"]["chosen"] = None
+    tree["slices"]["counts/0"] |= {"chosen": None, "unestimated": "no snapshots are made"}
     tree["slices"]["counts/0"]["replicas"][0]["frontier"] = INFINITY
     text = shown(tree)
     assert "1.25 s" not in text
     assert "end" in text
+    assert text.splitlines()[1].split()[-2:] == ["-", "-"]
+    assert "counts/0: not estimated: no snapshots are made" in text.splitlines()
     assert "topology" in text
 
 
 def test_the_tree_has_what_tools_need():
     tree = SchemesShown(told()).tree()
-    assert set(tree["slices"]["counts/0"]) == {"scheme", "set_by", "stands", "chosen", "replicas"}
+    assert set(tree["slices"]["counts/0"]) == {
+        "scheme",
+        "set_by",
+        "stands",
+        "chosen",
+        "unestimated",
+        "replicas",
+    }
     assert len(tree["decisions"]) == 1
 
 
