@@ -26,6 +26,17 @@ def first_interruption() -> int | None:
     return _came[0] if _came else None
 
 
+def require_uninterrupted() -> None:
+    """Raise once more what the first interruption raised, if there was one.
+
+    Python drops what is raised while it finalizes an object or calls back from a library, so a command that
+    goes on for long asks now and then.
+    """
+    number = first_interruption()
+    if number is not None:
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
 def note_interruptions() -> None:
     """Have Ctrl-C noted before it raises, unless it is ignored."""
 

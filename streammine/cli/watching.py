@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from streammine.cli.display import Display, display_for
-from streammine.cli.interruption import interruptible
+from streammine.cli.interruption import interruptible, require_uninterrupted
 from streammine.cli.options import JobOptions
 from streammine.cli.summary import print_summary
 from streammine.cli.topologies import read_topology
@@ -95,6 +95,7 @@ def watched_job(options: JobOptions, **settings: Any) -> Iterator[WatchedJob]:
             overwrite=options.overwrite,
             resume=options.resume,
             watcher=display,
+            check=require_uninterrupted,
             **settings,
         ) as job,
     ):

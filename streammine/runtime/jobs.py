@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -82,7 +82,8 @@ class JobRun:
 
     `base` is the folder of relative paths and user modules. Without `cluster` one is made for the job,
     with `nodes` processes and the ensemble `zookeeper`, or an own one; a given one stays as it is.
-    `resume` is the name, folder or URL of an earlier run, which then goes on.
+    `resume` is the name, folder or URL of an earlier run, which then goes on. `check` is called about every
+    second while the cluster is waited for and the job runs; what it raises ends the job.
 
     What it takes to resume the job lies in `kept`, a folder that goes when the job has finished; it is
     None where the topology wants no snapshots.
@@ -98,6 +99,7 @@ class JobRun:
         master: str | None = None,
         overwrite: bool = False,
         watcher: Watcher | None = None,
+        check: Callable[[], None] | None = None,
         cluster: StandingCluster | None = None,
         resume: str | None = None,
     ) -> None:
@@ -107,6 +109,7 @@ class JobRun:
         self.overwrite = overwrite
         self.nodes = nodes or topology.nodes
         self.watcher = watcher or Unwatched()
+        self._check = check
         self.resume = resume
         self.submission: Submission | None = None
         self.kept: Run | None = None
@@ -189,7 +192,7 @@ class JobRun:
         self.watcher.phase(self.cluster.greeting)
         self.cluster.start()
         with Client(self.cluster.address) as client:
-            client.wait_for_members(self.cluster.nodes, self.cluster.check)
+            client.wait_for_members(self.cluster.nodes, self._check_start)
             self._let_commands_in()
             job = self._submit(client, submission)
             self.watcher.phase("running")
@@ -209,7 +212,7 @@ class JobRun:
         """Submit the job and leave it to the cluster; gives its number."""
         submission = self.submission or self.prepare()
         with Client(self.cluster.address) as client:
-            client.wait_for_members(1, self.cluster.check)
+            client.wait_for_members(1, self._check_start)
             job = self._submit(client, submission)
         self._leave_run()
         return job
@@ -243,6 +246,14 @@ class JobRun:
             state = ClusterState(address.name, address.zookeeper, cluster.nodes, os.getpid())
             write_state(cluster.folder, state)
 
+    def _check_start(self) -> None:
+        self._check_wanted()
+        self.cluster.check()
+
+    def _check_wanted(self) -> None:
+        if self._check is not None:
+            self._check()
+
     def _tend(self) -> None:
         for line in self.cluster.tend():
             self.watcher.note(line)
@@ -258,6 +269,7 @@ class JobRun:
 
         def look() -> None:
             nonlocal said
+            self._check_wanted()
             self._tend()
             try:
                 status = client.status(job, LOOK_ANSWER_SECONDS)

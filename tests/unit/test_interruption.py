@@ -10,6 +10,7 @@ from streammine.cli.interruption import (
     first_interruption,
     interruptible,
     note_interruptions,
+    require_uninterrupted,
 )
 from streammine.runtime.processes import signals_deferred
 
@@ -81,6 +82,23 @@ def test_the_first_of_several_interruptions_is_remembered():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert first_interruption() == signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_is_raised_where_python_drops_it_is_raised_again(number, raised):
+    class Finalized:
+        def __del__(self):
+            signal.raise_signal(number)
+
+    note_interruptions()
+    require_uninterrupted()
+    with interruptible():
+        Finalized()
+        with pytest.raises(raised):
+            require_uninterrupted()
 
 
 def test_ctrl_c_that_is_ignored_stays_so():
