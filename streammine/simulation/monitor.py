@@ -212,7 +212,9 @@ class Monitor:
                 continue
             taker = self.books.get((target, placement.generation))
             if taker is not None:
-                stands_at = taker.machine.inputs[channel.number].open_epoch
+                # a loop's head jumps over epochs that are empty on back-edges, without hearing their ends
+                given = taker.machine.inputs[channel.number]
+                stands_at = max(given.open_epoch, taker.machine.credit_on(given))
                 needed = channel.retained_after < stands_at
             else:
                 forgettable = book.forgettable(channel.number, placement.begin)
