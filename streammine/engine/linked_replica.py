@@ -185,7 +185,7 @@ class LinkedReplica:
                 feed.generation,
                 self.generation,
                 channel.open_epoch,
-                self.credit_on(channel),
+                self._credit_on(channel),
             )
             for channel in self.inputs.values()
             for feed in channel.feeds.values()
@@ -194,7 +194,7 @@ class LinkedReplica:
 
     def _credits(self) -> list[Effect]:
         """What each sender may send now, on channels that have got anywhere."""
-        credits = ((channel, self.credit_on(channel)) for channel in self.inputs.values())
+        credits = ((channel, self._credit_on(channel)) for channel in self.inputs.values())
         return [
             GrantCredit(channel.number, sender, self.generation, frontier)
             for channel, frontier in credits
@@ -202,6 +202,5 @@ class LinkedReplica:
             for sender in channel.feeds
         ]
 
-    def credit_on(self, _: InputChannel) -> int:
-        """It needs nothing any more that the channel gives of epochs (in a loop, of stamps) below."""
+    def _credit_on(self, _: InputChannel) -> int:
         return self.processed_below

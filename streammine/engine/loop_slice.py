@@ -126,7 +126,7 @@ class LoopSlice(SliceMachine):
         for number, channel in self.outputs.items():
             channel.prune(covered(self.kinds[number], retain_after))
 
-    def credit_on(self, channel: InputChannel) -> int:
+    def _credit_on(self, channel: InputChannel) -> int:
         outer = self.kinds[channel.number] == "entry"
         return self.processed_epoch if outer else self.processed_below
 
@@ -213,7 +213,7 @@ class LoopSlice(SliceMachine):
         told, self._told = self._told, (self.processed_below, self.processed_epoch)
         changed = {kind: told[kind == "entry"] != self._told[kind == "entry"] for kind in _INTO}
         return [
-            GrantCredit(channel.number, sender, self.generation, self.credit_on(channel))
+            GrantCredit(channel.number, sender, self.generation, self._credit_on(channel))
             for channel in self.inputs.values()
             if changed[self.kinds[channel.number]]
             for sender in channel.feeds

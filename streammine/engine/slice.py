@@ -381,7 +381,7 @@ class SliceMachine(StandingReplica):
         self._end(processed)
         return self._credits()
 
-    def credit_on(self, _: InputChannel) -> int:
+    def _credit_on(self, _: InputChannel) -> int:
         """Who only queues what comes takes it all: it waits in memory or on disk."""
         return max(self.processed_below, self.received_below)
 

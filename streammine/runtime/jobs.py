@@ -82,8 +82,8 @@ class JobRun:
 
     `base` is the folder of relative paths and user modules. Without `cluster` one is made for the job,
     with `nodes` processes and the ensemble `zookeeper`, or an own one; a given one stays as it is.
-    `resume` is the name, folder or URL of an earlier run, which then goes on. `check` is called about every
-    second while the cluster is waited for and the job runs; what it raises ends the job.
+    `resume` is the name, folder or URL of an earlier run, which then goes on. `check` is called again
+    and again while the cluster is waited for and the job runs; what it raises ends the job.
 
     What it takes to resume the job lies in `kept`, a folder that goes when the job has finished; it is
     None where the topology wants no snapshots.
@@ -99,7 +99,7 @@ class JobRun:
         master: str | None = None,
         overwrite: bool = False,
         watcher: Watcher | None = None,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], None] = lambda: None,
         cluster: StandingCluster | None = None,
         resume: str | None = None,
     ) -> None:
@@ -247,12 +247,8 @@ class JobRun:
             write_state(cluster.folder, state)
 
     def _check_start(self) -> None:
-        self._check_wanted()
+        self._check()
         self.cluster.check()
-
-    def _check_wanted(self) -> None:
-        if self._check is not None:
-            self._check()
 
     def _tend(self) -> None:
         for line in self.cluster.tend():
@@ -269,7 +265,7 @@ class JobRun:
 
         def look() -> None:
             nonlocal said
-            self._check_wanted()
+            self._check()
             self._tend()
             try:
                 status = client.status(job, LOOK_ANSWER_SECONDS)

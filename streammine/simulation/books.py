@@ -76,6 +76,10 @@ class ReplicaBook:
         self.restored_after = INFINITY if finished else epoch
         self.closed_up_to = self.frozen_up_to = self.restored_after
 
+    def needed_from(self, channel: int) -> int:
+        """The first time that the replica may still need on that channel."""
+        return self.machine.inputs[channel].open_epoch
+
     def forgettable(self, channel: int, epoch: int) -> int:
         """The time up to which an output channel may be forgotten, if epochs up to `epoch` may be."""
         return epoch

@@ -36,6 +36,12 @@ class LoopBook(ReplicaBook):
         if not finished:
             self.closed_up_to = final(epoch)
 
+    def needed_from(self, channel: int) -> int:
+        """A head's snapshot says which epoch is next: it goes there without the back-edges' ends between."""
+        needed = super().needed_from(channel)
+        jumps = isinstance(self.machine, LoopHeadSlice) and self._loop.kinds[channel] == "back"
+        return max(needed, self.machine.processed_below) if jumps else needed
+
     def forgettable(self, channel: int, epoch: int) -> int:
         return covered(self._loop.kinds[channel], epoch)
 

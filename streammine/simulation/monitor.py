@@ -212,10 +212,7 @@ class Monitor:
                 continue
             taker = self.books.get((target, placement.generation))
             if taker is not None:
-                # a loop's head jumps over epochs that are empty on back-edges, without hearing their ends
-                given = taker.machine.inputs[channel.number]
-                stands_at = max(given.open_epoch, taker.machine.credit_on(given))
-                needed = channel.retained_after < stands_at
+                needed = channel.retained_after < taker.needed_from(channel.number)
             else:
                 forgettable = book.forgettable(channel.number, placement.begin)
                 needed = channel.retained_after <= forgettable

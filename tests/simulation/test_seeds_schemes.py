@@ -68,6 +68,12 @@ def test_seeds(seeds: Callable[[Scheme], Seeds], kinds: str, scheme: Scheme) -> 
     assert sum(sum(each.faults.values()) for each in done) >= 2
 
 
+def test_what_a_rebuilt_head_of_a_loop_jumps_over_may_be_forgotten() -> None:
+    """This seed reaches it: its snapshot says which epoch is next; until then it waits for no back-edge."""
+    (done,) = halving(Scheme.ACTIVE_STANDBY).run("crowded,scheme", [254])
+    assert done.rebuilt
+
+
 @functools.cache
 def of_three(scheme: Scheme) -> Seeds:
     lines = pa.table({"line": workloads.text(160)})
