@@ -9,8 +9,9 @@ longer. A node is crowded
 * when it has its turn but too seldom: what a replica processes now came `CROWDED_SECONDS` ago, its queue has
   become longer since, and the node has no room. A long queue that becomes shorter is caught up with.
 
-It has room when its workers are idle for a share `ROOM_SHARE` of the time, and what stepped down comes back
-when that is so for `ROOM_SECONDS` on end: it needs about as much time as those who lead.
+It has room when its workers were idle for a share `ROOM_SHARE` of the last `ROOM_SECONDS`: what stepped down
+needs about as much time as those who lead, and comes back then. A share of less time would tell little: load
+comes in epochs and checkpoints, so a node with much room is busy at every other heartbeat.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from streammine.engine.managed_job import ManagedJob
 from streammine.model.control import Heartbeat
@@ -72,7 +74,7 @@ class Crowding:
 
     def __init__(self) -> None:
         self._crowded: set[str] = set()
-        self._room_since: dict[str, float] = {}
+        self._idle: dict[str, _IdleTime] = {}
         self._queues: dict[str, dict[Hashable, _WatchedQueue]] = {}
 
     @property
@@ -88,30 +90,52 @@ class Crowding:
     ) -> None:
         """A heartbeat told of `spare_wait_seconds` and `idle_share`, and of the `queues` of those who stand
         behind others there, each under a key that is the replica's alone."""
-        has_room = load.get("idle_share", 0.0) >= ROOM_SHARE
+        idle = self._idle.setdefault(node, _IdleTime())
+        idle.note(now_seconds, load.get("idle_share", 0.0))
         known = self._queues.get(node, {})
         watched = {key: known.get(key) or _WatchedQueue() for key in queues}
         self._queues[node] = watched
         for key, queue in queues.items():
             watched[key].note(now_seconds, queue)
         starves = load.get("spare_wait_seconds", 0.0) >= CROWDED_SECONDS
-        if starves or (not has_room and any(each.falls_behind for each in watched.values())):
+        if starves:
             self._crowded.add(node)
-        if not has_room:
-            self._room_since.pop(node, None)
-        elif now_seconds - self._room_since.setdefault(node, now_seconds) >= ROOM_SECONDS:
+        elif idle.is_room:
             self._crowded.discard(node)
+        elif any(each.falls_behind for each in watched.values()):
+            self._crowded.add(node)
 
     def keep(self, nodes: set[str]) -> None:
         """No others are alive."""
         self._crowded &= nodes
-        for known in (self._room_since, self._queues):
+        for known in (self._idle, self._queues):
             for gone in known.keys() - nodes:
                 del known[gone]
 
     def adopt(self, crowded: tuple[str, ...]) -> None:
         """What another manager found out, as its plan says."""
         self._crowded = set(crowded)
+
+
+class _IdleTime:
+    """Of a node's workers, over the last `ROOM_SECONDS` and no less."""
+
+    def __init__(self) -> None:
+        self._shares = deque[tuple[float, float]]()
+
+    def note(self, now_seconds: float, share: float) -> None:
+        """They were idle for that share of the time since the note before."""
+        shares = self._shares
+        shares.append((now_seconds, share))
+        while len(shares) > 1 and shares[1][0] <= now_seconds - ROOM_SECONDS:
+            shares.popleft()
+
+    @property
+    def is_room(self) -> bool:
+        shares = self._shares
+        known_seconds = shares[-1][0] - shares[0][0]
+        idle_seconds = sum(share * (at - before) for (before, _), (at, share) in pairwise(shares))
+        return known_seconds >= ROOM_SECONDS and idle_seconds >= ROOM_SHARE * known_seconds
 
 
 class _WatchedQueue:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from streammine.engine.crowding import CROWDED_SECONDS, ROOM_SECONDS, Crowding, Queue
+from collections.abc import Sequence
+
+from streammine.engine.crowding import CROWDED_SECONDS, ROOM_SECONDS, ROOM_SHARE, Crowding, Queue
 
 BUSY = {"spare_wait_seconds": 0.0, "idle_share": 0.1}
 ROOM = {"spare_wait_seconds": 0.0, "idle_share": 0.6}
+
+BEAT_SECONDS = 0.25
 
 
 def waits(seconds: float) -> dict[str, float]:
@@ -19,16 +23,57 @@ def test_a_node_is_crowded_once_spare_work_has_waited_for_long() -> None:
     assert nodes.crowded == ("b",)
 
 
-def test_it_has_room_when_its_workers_were_idle_for_some_time_on_end() -> None:
+def beats(nodes: Crowding, since_seconds: float, shares: Sequence[float]) -> float:
+    """Heartbeats of "a" that say how idle it was, and the time of the last."""
+    now_seconds = since_seconds
+    for share in shares:
+        now_seconds += BEAT_SECONDS
+        nodes.heard("a", now_seconds, {"idle_share": share}, {})
+    return now_seconds
+
+
+BEATS = round(ROOM_SECONDS / BEAT_SECONDS)
+ENOUGH = 1.01 * ROOM_SHARE
+
+
+def test_it_has_room_when_its_workers_were_idle_for_some_time() -> None:
     nodes = Crowding()
     nodes.heard("a", 0.0, waits(CROWDED_SECONDS), {})
-    nodes.heard("a", 1.0, ROOM, {})
-    nodes.heard("a", 1.0 + 0.9 * ROOM_SECONDS, BUSY, {})
-    nodes.heard("a", 10.0, ROOM, {})
-    nodes.heard("a", 10.0 + 0.9 * ROOM_SECONDS, ROOM, {})
-    assert nodes.crowded == ("a",), "between, it was busy"
-    nodes.heard("a", 10.0 + ROOM_SECONDS, ROOM, {})
+    now_seconds = beats(nodes, 0.0, [ENOUGH] * (BEATS - 1))
+    assert nodes.crowded == ("a",), "not for so long"
+    beats(nodes, now_seconds, [ENOUGH])
     assert nodes.crowded == ()
+
+
+def test_a_busy_heartbeat_between_idle_ones_is_outweighed() -> None:
+    nodes = Crowding()
+    nodes.heard("a", 0.0, waits(CROWDED_SECONDS), {})
+    beats(nodes, 0.0, [0.2, 0.75, 0.8, 0.3, 0.9] * BEATS)
+    assert nodes.crowded == ()
+
+
+def test_short_idle_times_are_no_room() -> None:
+    nodes = Crowding()
+    nodes.heard("a", 0.0, waits(CROWDED_SECONDS), {})
+    beats(nodes, 0.0, [0.9, 0.1] * BEATS)
+    assert nodes.crowded == ("a",)
+
+
+def test_what_was_before_the_last_seconds_is_forgotten() -> None:
+    nodes = Crowding()
+    nodes.heard("a", 0.0, waits(CROWDED_SECONDS), {})
+    now_seconds = beats(nodes, 0.0, [0.0] * 10 * BEATS)
+    beats(nodes, now_seconds, [ENOUGH] * BEATS)
+    assert nodes.crowded == ()
+
+
+def test_a_share_counts_for_the_time_since_the_heartbeat_before() -> None:
+    nodes = Crowding()
+    nodes.heard("a", 0.0, waits(CROWDED_SECONDS), {})
+    nodes.heard("a", 0.1, {"idle_share": 1.0}, {})
+    nodes.heard("a", 0.2, {"idle_share": 1.0}, {})
+    nodes.heard("a", ROOM_SECONDS, {"idle_share": 0.3}, {})
+    assert nodes.crowded == ("a",)
 
 
 def test_a_node_that_says_nothing_of_it_stays_as_it_is() -> None:
@@ -52,7 +97,6 @@ def test_nodes_that_are_gone_are_forgotten_and_another_managers_are_known() -> N
 
 
 RATE = 1e6
-BEAT_SECONDS = 0.2
 
 
 class Behind:
