@@ -28,6 +28,14 @@ Samples = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """Of a queue that a spike filled: the seconds from the end of the spike until it was empty and stayed so
+    until the next one, 0 where it was by the end; None where it never was."""
+
+    drained_after_seconds: float | None
+
+
+@dataclass(frozen=True)
 class LoadShape:
     """`base` events/s, and `spike` events/s for `spike_seconds` in every twenty, `spikes` times."""
 
@@ -76,17 +84,14 @@ def most_between(levels: Samples, first: float, last: float) -> float:
     return max((level for at, level in levels if first <= at < last), default=0.0)
 
 
-def drained_after(
+def backlog(
     levels: Samples, begin: float, end: float, following: float, usual: float
-) -> float | None:
-    """Seconds from the end of a spike until a queue that it filled was empty and stayed so until the
-    `following` spike, 0 where it was by then; None where it did not. What is left of it may be as much as
-    there is at most where no spike was, the `usual`, if that is little."""
+) -> Backlog | None:
+    """What a spike left in a queue until the `following` one; None where it did not fill it, or nobody looked.
+    `usual` is the most there is where no spike was: so much may be left of it."""
     filled = [(at, level) for at, level in levels if begin <= at < following]
-    if not filled:
-        return None
-    most = max(level for _, level in filled)
-    if usual > USUAL_SHARE * most:
+    most = max((level for _, level in filled), default=0.0)
+    if most == 0.0 or usual > USUAL_SHARE * most:
         return None
     enough = max(DRAINED_SHARE * most, usual)
     empty_at = None
@@ -94,7 +99,7 @@ def drained_after(
         if level > enough:
             break
         empty_at = at
-    return None if empty_at is None else max(0.0, empty_at - end)
+    return Backlog(None if empty_at is None else max(0.0, empty_at - end))
 
 
 def changes(levels: Samples) -> list[tuple[float, float]]:

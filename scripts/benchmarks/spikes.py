@@ -10,6 +10,7 @@ crowded for. How fast the pace is follows from what the nodes can do without one
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -27,10 +28,11 @@ from benchmarks.live_cluster import LiveCluster, LiveJob, commit_times
 from benchmarks.load_spikes import (
     EVERY_SECONDS,
     SPIKE_SECONDS,
+    Backlog,
     LoadShape,
+    backlog,
     changes,
     counted_between,
-    drained_after,
     most_between,
 )
 from benchmarks.pictures import tell_results
@@ -70,10 +72,10 @@ class Spiked:
         """Events that were taken while there were more than usual."""
         return sum(counted_between(self.taken, begin, end) for begin, end in shape.spans)
 
-    def drained(self, shape: LoadShape, usual: float) -> list[float | None]:
-        """After each spike, how long that took, where `usual` bytes wait anyway."""
+    def backlogs(self, shape: LoadShape, usual: float) -> list[Backlog | None]:
+        """What each spike left, where `usual` bytes wait anyway."""
         return [
-            drained_after(self.waiting, begin, end, begin + EVERY_SECONDS, usual)
+            backlog(self.waiting, begin, end, begin + EVERY_SECONDS, usual)
             for begin, end in shape.spans
         ]
 
@@ -262,7 +264,7 @@ def _figures(runs: dict[str, list[Spiked]], shape: LoadShape) -> dict[str, Any]:
     pairs = list(zip(runs[WITHOUT], runs[WITH], strict=True))
     ratios = [second.in_spikes(shape) / first.in_spikes(shape) for first, second in pairs]
     usual = _usual_waiting(runs[WITH], shape)
-    drained = [each for run in runs[WITH] for each in run.drained(shape, usual)]
+    backlogs = [each for run in runs[WITH] for each in run.backlogs(shape, usual)]
     return {
         "spike_ratio": rounded(median_interval(ratios)),
         "seconds_ratio": rounded(
@@ -278,8 +280,8 @@ def _figures(runs: dict[str, list[Spiked]], shape: LoadShape) -> dict[str, Any]:
         },
         "most_waiting_bytes": round(max(level for run in runs[WITH] for _, level in run.waiting)),
         "usual_waiting_bytes": round(usual),
-        "spikes": len(drained),
-        **_drained_figures(drained),
+        "spikes": len(backlogs),
+        **_backlog_figures(backlogs),
         "paused_replicas": round(max(level for run in runs[WITH] for _, level in run.paused)),
         "each_spike": [
             _spike_figures(runs[WITH], shape, usual, number) for number in range(shape.spikes)
@@ -300,18 +302,21 @@ def _spike_figures(
 ) -> dict[str, Any]:
     """A spike of all runs with replicas, up to the next: what waited and who had stepped down at most."""
     begin, end = shape.begins[number], shape.begins[number] + EVERY_SECONDS
-    drained = [run.drained(shape, usual)[number] for run in runs]
+    backlogs = [run.backlogs(shape, usual)[number] for run in runs]
     return {
         "at_seconds": begin,
         "most_waiting_bytes": round(max(most_between(run.waiting, begin, end) for run in runs)),
-        **_drained_figures(drained),
+        **_backlog_figures(backlogs),
         "paused_replicas": round(max(most_between(run.paused, begin, end) for run in runs)),
     }
 
 
-def _drained_figures(drained: list[float | None]) -> dict[str, Any]:
-    known = [each for each in drained if each is not None]
+def _backlog_figures(backlogs: Sequence[Backlog | None]) -> dict[str, Any]:
+    """Of some spikes: how many filled a queue, and how many of these queues were drained, after how long."""
+    filled = [each.drained_after_seconds for each in backlogs if each is not None]
+    known = [each for each in filled if each is not None]
     return {
+        "filled": len(filled),
         "drained": len(known),
         "drained_after_seconds": round(max(known), 2) if known else None,
         "median_drained_after_seconds": round(median(known), 2) if known else None,
@@ -324,12 +329,18 @@ def _told(run: Spiked, shape: LoadShape, usual: float) -> dict[str, Any]:
         "events_in_spikes": round(run.in_spikes(shape)),
         "events_each_second": run.each_second(shape),
         "spike_delay_seconds": round(run.worst_delay(shape), 3),
-        "drained_after_seconds": [
-            None if each is None else round(each, 2) for each in run.drained(shape, usual)
-        ],
+        "backlogs": [_told_backlog(each) for each in run.backlogs(shape, usual)],
         "waiting_bytes": [(round(at, 2), round(level)) for at, level in run.waiting],
         "paused_replicas": [(round(at, 2), round(level)) for at, level in changes(run.paused)],
     }
+
+
+def _told_backlog(found: Backlog | None) -> dict[str, Any] | None:
+    """As JSON; null where a spike filled no queue."""
+    if found is None:
+        return None
+    seconds = found.drained_after_seconds
+    return {"drained_after_seconds": None if seconds is None else round(seconds, 2)}
 
 
 def _print(figures: dict[str, Any]) -> None:
@@ -363,7 +374,8 @@ def _print(figures: dict[str, Any]) -> None:
         (
             f"{each['at_seconds']:g} s",
             f"{each['most_waiting_bytes'] / 1e6:.1f} MB",
-            f"{each['drained']} of {figures['pairs']}",
+            f"{each['filled']} of {figures['pairs']}",
+            f"{each['drained']} of {each['filled']}",
             *(
                 "-" if each[key] is None else f"{each[key]:.1f} s"
                 for key in ("median_drained_after_seconds", "drained_after_seconds")
@@ -373,12 +385,21 @@ def _print(figures: dict[str, Any]) -> None:
         for each in figures["each_spike"]
     ]
     print_table(
-        ("spike at", "most that waited", "drained", "after its end", "at most", "stepped down"),
+        (
+            "spike at",
+            "most that waited",
+            "filled a queue",
+            "drained",
+            "after its end",
+            "at most",
+            "stepped down",
+        ),
         spikes,
     )
     print(
-        "drained: to a twentieth, or what waits without a spike "
-        f"({figures['usual_waiting_bytes'] / 1e6:.1f} MB at most), and no more until the next"
+        "filled: with more than twice of what waits without a spike "
+        f"({figures['usual_waiting_bytes'] / 1e6:.1f} MB at most); "
+        "drained: to a twentieth, or so much, and no more until the next"
     )
     print(_stepped_down(figures))
 

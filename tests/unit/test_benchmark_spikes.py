@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.load_spikes import LoadShape, changes, counted_between, drained_after
-from benchmarks.spikes import Spiked, _stepped_down, _usual_waiting
+from benchmarks.load_spikes import Backlog, LoadShape, backlog, changes, counted_between
+from benchmarks.spikes import Spiked, _backlog_figures, _stepped_down, _usual_waiting
 
 SHAPE = LoadShape(base=100, spike=500, spikes=2)
 
@@ -31,15 +31,16 @@ def test_a_longer_spike_ends_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "usual", "drained"),
+    ("levels", "usual", "left"),
     [
-        ([(11.0, 40.0), (12.0, 100.0), (13.0, 30.0), (14.0, 5.0)], 0.0, 2.0),
-        ([(11.0, 40.0), (12.0, 100.0), (13.0, 8.0), (14.0, 0.0)], 8.0, 1.0),
-        ([(12.5, 100.0), (13.0, 5.0), (14.0, 6.0), (15.0, 4.0), (16.0, 0.0)], 0.0, 3.0),
-        ([(12.5, 100.0), (13.0, 5.0), (14.0, 1.0), (29.5, 6.0), (30.5, 0.0)], 0.0, None),
-        ([(11.0, 100.0), (11.5, 5.0), (12.0, 1.0)], 0.0, 0.0),
-        ([(11.0, 1.0), (12.0, 100.0), (13.0, 30.0), (14.0, 6.0)], 0.0, None),
+        ([(11.0, 40.0), (12.0, 100.0), (13.0, 30.0), (14.0, 5.0)], 0.0, Backlog(2.0)),
+        ([(11.0, 40.0), (12.0, 100.0), (13.0, 8.0), (14.0, 0.0)], 8.0, Backlog(1.0)),
+        ([(12.5, 100.0), (13.0, 5.0), (14.0, 6.0), (15.0, 4.0), (16.0, 0.0)], 0.0, Backlog(3.0)),
+        ([(12.5, 100.0), (13.0, 5.0), (14.0, 1.0), (29.5, 6.0), (30.5, 0.0)], 0.0, Backlog(None)),
+        ([(11.0, 100.0), (11.5, 5.0), (12.0, 1.0)], 0.0, Backlog(0.0)),
+        ([(11.0, 1.0), (12.0, 100.0), (13.0, 30.0), (14.0, 6.0)], 0.0, Backlog(None)),
         ([(11.0, 100.0), (13.0, 20.0), (14.0, 0.0)], 51.0, None),
+        ([(11.0, 0.0), (14.0, 0.0)], 0.0, None),
         ([(9.5, 0.0), (31.0, 50.0)], 0.0, None),
     ],
     ids=[
@@ -50,13 +51,21 @@ def test_a_longer_spike_ends_later() -> None:
         "before the end",
         "not enough",
         "full anyway",
+        "never anything",
         "nobody looked",
     ],
 )
 def test_a_queue_is_drained_when_hardly_anything_is_left_until_the_next_spike(
-    levels: list[tuple[float, float]], usual: float, drained: float | None
+    levels: list[tuple[float, float]], usual: float, left: Backlog | None
 ) -> None:
-    assert drained_after(levels, 10.0, 12.0, 30.0, usual) == drained
+    assert backlog(levels, 10.0, 12.0, 30.0, usual) == left
+
+
+def test_a_queue_that_no_spike_filled_is_not_one_that_was_not_drained() -> None:
+    told = _backlog_figures([None, Backlog(None), Backlog(1.0), Backlog(4.0)])
+    assert (told["filled"], told["drained"]) == (3, 2)
+    assert told["drained_after_seconds"] == 4.0
+    assert told["median_drained_after_seconds"] == 2.5
 
 
 def test_usual_is_what_waited_in_any_run_before_the_first_spike_once_it_was_warm() -> None:
