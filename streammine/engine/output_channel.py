@@ -183,6 +183,7 @@ class OutputChannel:
         self.memory_bytes = 0
         self.made_bytes = 0
         self.sent_rows = 0
+        self.receivers = receivers
         self.links: dict[int, Link] = {
             receiver: Link(receiver, BEGINNING, 0) for receiver in receivers
         }
@@ -276,7 +277,8 @@ class OutputChannel:
         return True
 
     def keep_links(self, receivers: tuple[int, ...]) -> None:
-        """Forget the links of replicas that live no more."""
+        """Forget the links of replicas that live no more: these do."""
+        self.receivers = receivers
         for gone in self.links.keys() - set(receivers):
             del self.links[gone]
         self._prune_sent()
@@ -413,7 +415,9 @@ class OutputChannel:
         self._passed(place)
 
     def lacked(self, epoch: int) -> bool:
-        """Some receiver may still need an epoch up to this one."""
+        """Some receiver may still need an epoch up to this one, as anybody may who has no link yet."""
+        if not self.links.keys() >= set(self.receivers):
+            return True
         return any(link.frontier <= epoch for link in self.links.values())
 
     def restart(self, epoch: int) -> None:

@@ -245,6 +245,7 @@ def test_it_takes_the_state_that_it_is_offered_and_goes_on_behind_it() -> None:
     [
         ("> 8 credit 2", "a receiver may still lack epoch 2"),
         ("> 8 credit 3\n> 8 goes to 1 2\n> 8@2 subscribe 2", "a new one may"),
+        ("> 8 credit 3\n> 8 goes to 1 2", "nothing is known of one that has no link yet"),
         ("> 8 credit 3\n> stands active-standby\n> stands passive-standby-hot", "it is at work"),
     ],
 )
