@@ -9,7 +9,8 @@
     │   └── UserCodeError        user code can't be imported, or raised while it ran
     ├── OutputError              a sink or store can't be written (disk full, no permission)
     ├── ClusterError             a node, port, ZooKeeper or Java is not as it must be
-    │   └── StalePlanError       a plan was published by a manager that does not know the newest one
+    │   ├── StalePlanError       a plan was published by a manager that does not know the newest one
+    │   └── UnknownJobError      there is no such job, or nothing is kept of it any more
     ├── ProtocolError            a peer sent what no peer may send
     └── JobFailedError           a job stopped with an error; carries its text
 
@@ -88,6 +89,10 @@ class ClusterError(StreammineError):
 
 class StalePlanError(ClusterError):
     """A newer plan stands, or its writer is no member any more: it is not the manager now."""
+
+
+class UnknownJobError(ClusterError):
+    """The cluster has no such job, or it ended so long ago that nothing is kept of it."""
 
 
 class ProtocolError(StreammineError):

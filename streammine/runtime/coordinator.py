@@ -25,7 +25,7 @@ from streammine.model.coordination import (
     Member,
     PlanPublished,
 )
-from streammine.model.errors import ClusterError, StalePlanError
+from streammine.model.errors import ClusterError, StalePlanError, UnknownJobError
 from streammine.runtime.identities import is_name
 from streammine.runtime.records import (
     NO_PLAN,
@@ -201,7 +201,7 @@ class Coordinator:
             except NodeExistsError:
                 return attempt > 0 and self._znodes.get(path).data == outcome
             except NoNodeError:
-                raise ClusterError(f"there is no job {job}") from None
+                raise UnknownJobError(f"there is no job {job}") from None
             self._remove_old_jobs()
             return True
         raise ClusterError(f"ZooKeeper at {self._znodes.hosts} breaks the connection at every try")
@@ -220,7 +220,7 @@ class Coordinator:
                     return int(self._znodes.get(path).data)
                 return holder
         except NoNodeError:
-            raise ClusterError(f"there is no job {job}") from None
+            raise UnknownJobError(f"there is no job {job}") from None
         raise ClusterError(f"ZooKeeper at {self._znodes.hosts} breaks the connection at every try")
 
     def members(self) -> tuple[Member, ...]:
@@ -244,7 +244,7 @@ class Coordinator:
         try:
             return read_job(self._znodes, self._paths, job)
         except NoNodeError:
-            raise ClusterError(f"there is no job {job}") from None
+            raise UnknownJobError(f"there is no job {job}") from None
 
     def read_plan(self, job: int) -> PlanPublished | None:
         """The newest plan, None before the first. Raises ClusterError when there is no such job."""
@@ -253,7 +253,7 @@ class Coordinator:
             record = PlanRecord.decode(self._znodes.get(path).data, path)
             return read_plan(self._znodes, path, record, job)
         except NoNodeError:
-            raise ClusterError(f"there is no job {job}") from None
+            raise UnknownJobError(f"there is no job {job}") from None
 
     def read_outcome(self, job: int) -> bytes | None:
         """How a job ended, None while it runs. Raises ClusterError when there is no such job."""
@@ -263,7 +263,7 @@ class Coordinator:
                 return None
             return self._znodes.get(f"{path}/outcome").data
         except NoNodeError:
-            raise ClusterError(f"there is no job {job}") from None
+            raise UnknownJobError(f"there is no job {job}") from None
 
     def remove_cluster(self) -> None:
         """Remove the cluster's paths with all members and jobs, for when it is over for good."""

@@ -48,6 +48,7 @@ from streammine.model.errors import (
     ReplacedError,
     SnapshotDamagedError,
     StalePlanError,
+    UnknownJobError,
 )
 from streammine.model.frames import FrameHeader
 from streammine.model.job import JobOutcome
@@ -72,7 +73,7 @@ DECISIONS_LOG = "streammine.decisions"
 HEARTBEAT_SECONDS = 0.25
 LONGEST_WAIT_MILLISECONDS = 1000
 COORDINATION_ATTEMPTS = 20
-"""A plan or outcome that can't be written now is tried again while the session may still come back."""
+"""For a plan, as the session may still come back; an outcome is tried on, or its job would never end."""
 
 COORDINATION_PAUSE_SECONDS = 1.0
 
@@ -501,12 +502,12 @@ class Node:
         assert service is not None
 
         def task() -> None:
-            for _ in range(COORDINATION_ATTEMPTS):
+            for _ in count() if refused is None else range(COORDINATION_ATTEMPTS):
                 try:
                     call(service)
                     return
-                except StalePlanError as error:
-                    # another manager has declared something newer
+                except (StalePlanError, UnknownJobError) as error:
+                    # another manager has declared something newer, or the job's end, long ago
                     logger.warning("node %s: %s", self.settings.name, error)
                     break
                 except ClusterError as error:

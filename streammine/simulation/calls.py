@@ -20,7 +20,8 @@ Call = Callable[[CoordinationService], object]
 
 class CoordinationCalls:
     """They reach the service late, one after the other; one that fails is made again some times before the
-    next has its turn. Where its answer is lost it may have been heard, too."""
+    next has its turn, or until it works where nobody would be told that it did not. Where its answer is
+    lost it may have been heard, too."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class CoordinationCalls:
             self._next()
 
         def failed() -> None:
-            if attempts > 1 and not self._session.over:
+            if (attempts > 1 or refused is None) and not self._session.over:
                 self._call(attempts - 1, PAUSE_SECONDS)
                 return
             given_up()

@@ -136,7 +136,7 @@ class VirtualNode:
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, member: Member, on_joined: Callable[[], None]) -> None:
-        """Connect to the network, begin to tell heartbeats, and join."""
+        """Connect to the network, begin to tell heartbeats, and join; a process that can't ends itself."""
         world = self._world
         world.network.attach(self.name, Receiver(self._data, self._control))
         self._later(self._random.uniform(0.0, world.settings.heartbeat_seconds), self._heartbeat)
@@ -145,7 +145,7 @@ class VirtualNode:
             service.join(member)
             on_joined()
 
-        self._coordinate(join)
+        self._calls.make(join, lambda: self._on_lost(self))
 
     def crash(self, random: Random) -> None:
         """The process is gone. Of what its threads were at, some had been done, but nobody hears of it:
