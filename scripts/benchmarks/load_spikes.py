@@ -87,9 +87,8 @@ def most_between(levels: Samples, first: float, last: float) -> float:
 def backlog(
     levels: Samples, begin: float, end: float, following: float, usual: float
 ) -> Backlog | None:
-    """What a spike left in a queue until the `following` one; None where it did not fill it, or
-    nobody looked.
-    `usual` is the most there is where no spike was: so much may be left of it."""
+    """What a spike left in a queue until the `following` one; None where it did not fill it, or nobody
+    looked. `usual` is the most there is where no spike was: so much may be left of it."""
     filled = [(at, level) for at, level in levels if begin <= at < following]
     most = max((level for _, level in filled), default=0.0)
     if most == 0.0 or usual > USUAL_SHARE * most:

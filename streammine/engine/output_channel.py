@@ -277,7 +277,7 @@ class OutputChannel:
         return True
 
     def keep_links(self, receivers: tuple[int, ...]) -> None:
-        """Forget the links of replicas that live no more: these do."""
+        """Forget the links of replicas that live no more. `receivers` are those that do, linked or not."""
         self.receivers = receivers
         for gone in self.links.keys() - set(receivers):
             del self.links[gone]
@@ -416,9 +416,8 @@ class OutputChannel:
 
     def lacked(self, epoch: int) -> bool:
         """Some receiver may still need an epoch up to this one, as anybody may who has no link yet."""
-        if not self.links.keys() >= set(self.receivers):
-            return True
-        return any(link.frontier <= epoch for link in self.links.values())
+        unlinked = any(receiver not in self.links for receiver in self.receivers)
+        return unlinked or any(link.frontier <= epoch for link in self.links.values())
 
     def restart(self, epoch: int) -> None:
         """State was taken in as it stood after `epoch`: what is made comes after it."""

@@ -496,8 +496,8 @@ class Node:
     def _coordinate(
         self, call: Callable[[CoordinationService], object], refused: NodeStimulus | None = None
     ) -> None:
-        """Talk to the coordination service off the loop; what came of it arrives as its events, but
-        for `refused`, which is said when it did not come about."""
+        """Talk to the coordination service off the loop; what came of it arrives as its events, but for
+        `refused`, which is said when it did not come about. Without that it is tried until it does."""
         service = self.service
         assert service is not None
 

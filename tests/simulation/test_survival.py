@@ -60,12 +60,21 @@ def test_a_whole_cluster_that_dies_goes_on_from_its_checkpoint() -> None:
 
 
 def test_an_outage_that_is_longer_than_a_call_is_repeated_for_is_survived() -> None:
-    faults = (Fault(FaultKind.JOIN, 0.9), Fault(FaultKind.COORDINATOR, 0.91, 4.0))
+    faults = (Fault(FaultKind.JOIN, 0.9), Fault(FaultKind.COORDINATOR, 0.906, 4.0))
     settings = SimulationSettings(join_delay_seconds=0.005, work_delay_seconds=0.06, read_rows=2)
     undisturbed = run_workload(workload("word count"), nodes=2, settings=settings)
-    run = run_workload(workload("word count"), nodes=2, settings=settings, faults=FaultPlan(faults))
+    told: list[str] = []
+    run = run_workload(
+        workload("word count"),
+        nodes=2,
+        settings=settings,
+        faults=FaultPlan(faults),
+        transcript=told.append,
+    )
     assert run.faults[FaultKind.COORDINATOR] == 1
     assert run.digest == undisturbed.digest
+    joining = [line.split("!")[1].strip(" '") for line in told if "node-2   !" in line]
+    assert joining[:4] == ["starts", "connection suspended", "is gone", "starts"]
 
 
 def test_retention_that_is_pruned_too_early_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
