@@ -166,7 +166,7 @@ class Ballots:
         self.changes += 1
 
     def lead(self, decided: int, live: Collection[int], now_seconds: float) -> None:
-        """Bring about what does not come by itself; to be called where nobody lower is alive."""
+        """Bring about what does not come by itself; to be called by who coordinates."""
         after = decided
         for _ in range(WINDOW):
             names = self._names(after)

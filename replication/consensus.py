@@ -66,7 +66,7 @@ from typing import Any
 from replication.ballots import WINDOW, Ballots, Chosen
 from replication.chain import Bags, Chain
 from replication.fetching import Fetching
-from replication.learning import forgotten_until, inherited, is_closed
+from replication.learning import inherited, is_closed, told_by, untold_until
 from replication.living import Living
 from replication.peers import Peers
 from replication.phases import TRANSITIONS, Event, Phase
@@ -186,7 +186,7 @@ class Consensus:
         former = () if self._settings.every_decision_stored else self._plan.former
         if not is_closed(former, answers, self._living.gone):
             return
-        known = max(each.decided for each in answers.values())
+        known = told_by(answers, self._living.others, self._settings.every_decision_stored)
         if max(known, self._store.removed_until) > self._chain.decided:
             return
         brought = inherited(answers.values(), self._store.decisions, self._chain.decided)
@@ -313,13 +313,13 @@ class Consensus:
         if self._living.now_seconds - self._repeated_at < every:
             return
         self._repeated_at = self._living.now_seconds
-        self._stirred |= self._fetching.repeat()
+        self._stirred |= self._fetching.repeat() or self.phase is Phase.LEARNING
         self._peers.forget_told()
         if replicas:
             said = [self._peers.reports.get(each) for each in self._living.others]
             stored = self._settings.every_decision_stored
             removed = BEGINNING if self._store is None else self._store.removed_until
-            until = forgotten_until(self._chain.decided, self._newest_plan, said, stored, removed)
+            until = untold_until(self._chain.decided, self._newest_plan, said, stored, removed)
             if until is not None:
                 self._give_up(Event.LEFT_BEHIND, until)
 
@@ -389,7 +389,7 @@ class Consensus:
     def _lead(self) -> None:
         assert self._ballots is not None
         live = self._living.live
-        if min(live) == self.generation:
+        if self._witness.coordinator(self._replicas(), live) == self.generation:
             expected = live - self._peers.unbuilt
             self._ballots.lead(self._chain.decided, expected, self._living.now_seconds)
 

@@ -15,7 +15,8 @@ stands behind it learns from others or gives up: something else might be decided
 
 Decisions are written in the order of the chain. So one that was damaged after it had counted shows by those
 that rest on it, and is like one that was removed. Where nothing rests on it nobody can tell it from one that
-never counted, which its writer found damaged, and died before it wrote it once more: it is passed over.
+never counted, which its writer found damaged, and died before it wrote it once more: it is passed over. One
+that is there and can't be read says nothing of the kind: a store that answers again has it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from replication.documents import fetch, seal, unseal
+from replication.documents import seal, unseal
 from replication.naming import (
     DECIDERS,
     DECISIONS,
@@ -60,7 +61,8 @@ def seal_decisions(
 ) -> StoreRead:
     """Fence what lower versions still write, and read what there is of epochs above `known`.
 
-    What is damaged is told to `warn`. Raises OutputError and StateVersionError.
+    What is damaged is told to `warn`. Raises OutputError, also where something that is there can't be read,
+    and StateVersionError.
     """
     store.put(SealName(slice_id, version).name, seal("decisions' seal", {"version": version}))
     decided: list[StoredDecision] = []
@@ -71,6 +73,10 @@ def seal_decisions(
             continue
         try:
             decided += _read(store, name)
+        except OutputError:
+            if name in store.list(name):
+                raise
+            # it was removed meanwhile, and what is read below says so
         except SnapshotDamagedError as error:
             damaged.append(epoch)
             if warn is not None:
@@ -174,7 +180,7 @@ def _read(store: Store, name: str) -> list[StoredDecision]:
             raise ValueError("it is of other epochs; somebody renamed it")
         return found
 
-    return unseal(name, fetch(store, name), "decisions", build)
+    return unseal(name, store.get(name), "decisions", build)
 
 
 def _decision(after: int, epoch: int, bags: list[list[Any]]) -> Decision:

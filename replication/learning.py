@@ -32,6 +32,7 @@ from streammine.model.agreement import (
     Report,
     StoredDecision,
 )
+from streammine.model.epochs import BEGINNING
 
 STORED = 1 << 30
 """Attempt of what is found in the store. Only what was chosen is written, so it goes before the others."""
@@ -51,7 +52,7 @@ def _is_closed(plan: FormerPlan, answers: Mapping[int, Report], gone: Collection
     return answered >= closing(len(plan.replicas)) or not silent
 
 
-def forgotten_until(
+def untold_until(
     decided: int, version: int, said: Iterable[Report | None], stored: bool, removed: int
 ) -> int | None:
     """An epoch up to which nobody knows any more what followed `decided`, as far as was heard; None where
@@ -72,6 +73,16 @@ def forgotten_until(
             begins.append(report.tells_after)
         votes |= report.ready_in == report.plan_version == version
     return min(begins) if votes and begins else None
+
+
+def told_by(answers: Mapping[int, Report], there: Collection[int], stored: bool) -> int:
+    """Up to which epoch this replica is to be told what was decided, before it takes part.
+
+    Where every decision is `stored` nobody is waited for who is not `there` any more: what counted of former
+    plans is on the list, and in this one it has accepted nothing yet.
+    """
+    said = (each.decided for one, each in answers.items() if not stored or one in there)
+    return max(said, default=BEGINNING)
 
 
 def inherited(

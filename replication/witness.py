@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from replication.quorums import majority
+
 SPENT_SECONDS = 0.25
 """For which it has to be so, at first."""
 
@@ -25,6 +27,12 @@ class Witness:
         self._patience_seconds = SPENT_SECONDS
         self._spent_since: float | None = None
         self._calm_since = 0.0
+
+    def coordinator(self, replicas: Collection[int], live: Collection[int]) -> int:
+        """Who leads ballots: the lowest that lives, but where too few do without it, who counts for two."""
+        if self.holder in live and len(live) < majority(len(replicas)):
+            return self.holder
+        return min(live)
 
     def begin(self, now_seconds: float) -> None:
         """Of another plan."""

@@ -288,6 +288,8 @@ class AgreeingSlice(SliceMachine):
         epoch = chosen.epoch
         self.chain.append(epoch)
         if epoch == INFINITY:
+            # all are over here, and no epoch that was named lies behind the last one of them all
+            self.last_epoch = max(self.last_epoch, *(c.last_epoch for c in self.inputs.values()))
             self.frontier.advance([INFINITY])
             return
         for _, bag in chosen.bags:

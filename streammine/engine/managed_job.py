@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -144,6 +144,12 @@ class ManagedJob:
             if told:
                 placement, report = max(told, key=lambda each: each[1].finished)
                 yield slice_id, placement, report
+
+    def lost(self, now_seconds: float, gone: Iterable[Node]) -> None:
+        """These nodes are lost: they are no members any more, or have been silent for too long."""
+        if self.control is not None:
+            for node in sorted(gone):
+                self.control.lost(now_seconds, node, self)
 
     def forget_reports(self) -> None:
         """A new term begins: what was heard before may be old."""

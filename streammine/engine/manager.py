@@ -134,8 +134,11 @@ class ManagerMachine:
                 if self.now_seconds == 0.0:
                     # whoever was heard of before the clock was known has been heard of now
                     self._heard = dict.fromkeys(self._heard, now_seconds)
+                lived = self.live
                 self.now_seconds = now_seconds
                 self.clock_seconds = clock_seconds
+                for managed in self.jobs.values():
+                    managed.lost(now_seconds, set(lived) - set(self.live))
             case CheckpointsFound():
                 self._found(stimulus)
             case MemoryKept(job, memory, error):
@@ -185,10 +188,8 @@ class ManagerMachine:
 
     def _nodes_changed(self, stimulus: NodesChanged) -> None:
         nodes, now_seconds = stimulus.nodes, stimulus.now_seconds or self.now_seconds
-        for gone in set(self.nodes) - set(nodes):
-            for job in self.jobs.values():
-                if job.control is not None:
-                    job.control.lost(now_seconds, gone, job)
+        for job in self.jobs.values():
+            job.lost(now_seconds, set(self.nodes) - set(nodes))
         self.nodes = nodes
         self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
         self._crowding.keep({name for name, _ in nodes})

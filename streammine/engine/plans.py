@@ -66,19 +66,22 @@ def moved_plan(
         job.graph, leaving, staying | {each: linked[each] for each in leaving}, nodes
     )
     for slice_id, old in leaving.items():
+        # who leads goes on doing so: only one that leaves itself hands it over
+        group = tuple(
+            replace(each, leaving=True) if each == old else each
+            for each in placements[slice_id]
+            if each != old or (live and old.rung.queues)
+        )
         if slice_id not in places:
             goes_on = live and old.rung.queues and linked[slice_id]
             placements[slice_id] = (
-                leading_first((replace(old, leaving=True), *staying[slice_id]))
-                if goes_on
-                else promoted(job, slice_id, staying[slice_id])
+                leading_first(group) if goes_on else promoted(job, slice_id, staying[slice_id])
             )
             continue
         name, member = places[slice_id]
         new = Placement(name, job.next_generation, member, origins.get(slice_id), rung=old.rung)
-        others = [each for each in staying[slice_id] if each.node != name]
-        going = [replace(old, leaving=True)] if live and old.rung.queues else []
-        placements[slice_id] = leading_first((*going, *others, new))
+        stay = (each for each in group if each.leaving or each.node != name)
+        placements[slice_id] = leading_first((*stay, new))
     return job.next_plan(placements=placements)
 
 

@@ -258,7 +258,8 @@ class SchemeControl:
             replay_share=_replay_share(rates, processing),
             queued_bytes=report.counters.get("bytes_waiting", 0.0),
             input_waits=slice_id.vertex in self._waiting,
-            may_lose=slice_id.vertex in self._graph.may_lose,
+            may_lose=slice_id.vertex in self._graph.may_lose
+            and _goes_on(job.plan, self._graph, slice_id),
             shared=shared,
         )
 
@@ -297,6 +298,18 @@ class SchemeControl:
             reached = set(going_on)
             going_on |= {each.target for each in self._graph.edges if each.source in reached}
         return frozenset(vertex.name for vertex in self._graph.vertices) - going_on
+
+
+def _goes_on(plan: Plan, graph: JobGraph, slice_id: SliceId) -> bool:
+    """Where the node is lost that the slice is led on, those that send to it go on: without that nothing is
+    left out, but made up for (see `leaving_out`)."""
+    node = plan.placements[slice_id][0].node
+    elsewhere = (
+        [each for each in plan.placements[sender] if each.node != node and each.rung.queues]
+        for sender in {channel.source for channel in graph.inputs[slice_id]}
+    )
+    living = [group for group in elsewhere if group]
+    return bool(living) and all(any(each.rung.publishes for each in group) for group in living)
 
 
 def _replay_share(rates: Rates, processing: float | None) -> float:

@@ -299,10 +299,9 @@ class SliceMachine(StandingReplica):
         return self._settle()
 
     def _frozen(self, frozen: FrozenSlice) -> list[Effect]:
+        base = self.snapshots.write()
         partial = frozen.state is not None and not frozen.state.full
-        previous = self.snapshots.previous if partial else None
-        self.snapshots.begun()
-        return [WriteSnapshot(frozen, previous), *self._go_past(frozen.epoch)]
+        return [WriteSnapshot(frozen, base if partial else None), *self._go_past(frozen.epoch)]
 
     def _go_past(self, barrier: int) -> list[Effect]:
         """What there is to be frozen at the barrier is frozen."""
@@ -429,7 +428,7 @@ class SliceMachine(StandingReplica):
         return effects
 
     def _freeze(self, epoch: int) -> tuple[Work, ...]:
-        full = self.snapshots.previous is None
+        full = self.snapshots.begin()
         due, lost_until = self.frontier.due, self.losses.beyond(epoch)
         return (Freeze(epoch, full, self.last_epoch, due, lost_until=lost_until),)
 

@@ -28,22 +28,35 @@ class SnapshotChain:
         self.records: deque[SnapshotRecord] = deque(maxlen=RECORDS_KEPT)
         self.writing = False
         self.failures = 0
+        self._begun_on: SnapshotRecord | None = None
+        self._left = False
         self._base_bytes = 0
         self._added_bytes = 0
 
     @property
     def previous(self) -> SnapshotRecord | None:
         """What the next snapshot adds to; None where it must be full."""
-        if not self.records or self.failures:
+        if not self.records or self.failures or self._left:
             return None
         last = self.records[-1]
         if last.chain >= LONGEST_CHAIN or self._added_bytes > self._base_bytes:
             return None
         return last
 
-    def begun(self) -> None:
+    def leave(self) -> None:
+        """Another replica makes the next ones: what is here is removed once theirs are complete."""
+        self._left = True
+
+    def begin(self) -> bool:
+        """State is frozen now for the next snapshot; whether all of it."""
+        self._begun_on, self._left = self.previous, False
+        return self._begun_on is None
+
+    def write(self) -> SnapshotRecord | None:
+        """What was frozen is written; gives what it adds to."""
         assert not self.writing, "two snapshots of one slice are written at a time"
         self.writing = True
+        return self._begun_on
 
     def done(self, record: SnapshotRecord | None) -> None:
         """A snapshot is durable, or (None) it could not be written."""

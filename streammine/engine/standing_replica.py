@@ -8,6 +8,7 @@ from abc import abstractmethod
 from streammine.engine.frontier import Frontier
 from streammine.engine.linked_replica import LinkedReplica
 from streammine.engine.slice_settings import Phase, RestoredTo
+from streammine.engine.snapshot_chain import SnapshotChain
 from streammine.engine.stimuli import (
     Effect,
     Led,
@@ -37,12 +38,15 @@ class StandingReplica(LinkedReplica):
     frozen: int
     skipped: int
     barriers: list[int]
+    snapshots: SnapshotChain
 
     @abstractmethod
     def _settle(self) -> list[Effect]:
         """Pass on how far processing has got."""
 
     def _led(self, stimulus: Led) -> list[Effect]:
+        if self.leads and not stimulus.by_this:
+            self.snapshots.leave()
         self.leads, self.spare = stimulus.by_this, stimulus.spare
         return []
 

@@ -232,14 +232,14 @@ class JobGraph:
 
         Where it asks for what does not exist there, it is the next that does: a source has no events to
         queue; whatever a committer processes is published; a round of a loop is over only when it was
-        processed; and who chooses what to process processes it.
+        processed; and who chooses what to process processes it. The last two do not queue on a crowded node.
         """
         if crowded and scheme.processes:
             scheme = Scheme.PASSIVE_STANDBY_HOT
         if scheme is Scheme.PASSIVE_STANDBY_HOT and name in self.choosing:
             return Scheme.PASSIVE_STANDBY_COLD
         if scheme is Scheme.PASSIVE_STANDBY_HOT and self.loop(name) is not None:
-            return Scheme.ACTIVE_STANDBY
+            return Scheme.PASSIVE_STANDBY_COLD if crowded else Scheme.ACTIVE_STANDBY
         return _INSTEAD.get((self.vertex(name).kind, scheme), scheme)
 
     def newest_generation(self, version: int, first: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,6 +22,11 @@ OUTCOME_BYTES = 512 * 1024
 
 _REASON_CHARACTERS = 20_000
 
+_TOLD_COUNTERS = ("rows_in", "first_read_at", "last_commit_at", "epochs_lost")
+"""What `run` and `status` tell of a job that is over."""
+
+_Counters: TypeAlias = dict[str, dict[str, float]]
+
 
 def encode_spec(spec: JobSpec) -> bytes:
     return _SPEC.dump_json(spec)
@@ -36,32 +41,48 @@ def encode_outcome(outcome: JobOutcome) -> bytes:
     """A reason that is too long, or holds what UTF-8 can't, is made to fit: the job must end.
 
     So are the counters of more slices than `OUTCOME_BYTES` hold: what is left of them is one entry
-    per vertex, under its slice 0.
+    per vertex, under its slice 0, and of very many vertices only what is told of an ended job.
     """
     reason = outcome.reason
     if reason is not None:
         cut = reason[:_REASON_CHARACTERS]
         outcome = replace(outcome, reason=cut.encode("utf-8", "backslashreplace").decode())
     data = _OUTCOME.dump_json(outcome)
-    if len(data) > OUTCOME_BYTES:
-        data = _OUTCOME.dump_json(replace(outcome, counters=_by_vertex(outcome.counters)))
+    for shortened in (_by_vertex, _told, _forgotten):
+        if len(data) > OUTCOME_BYTES:
+            outcome = replace(outcome, counters=shortened(outcome.counters))
+            data = _OUTCOME.dump_json(outcome)
     return data
 
 
-def _by_vertex(counters: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Sums over each vertex's slices; of points in time the first or the last, of epochs the last."""
-    folded: dict[str, dict[str, float]] = {}
+def _by_vertex(counters: _Counters) -> _Counters:
+    """Sums over each vertex's slices; of points in time the first or the last, of lost epochs the most."""
+    folded: _Counters = {}
     for name, of_slice in counters.items():
         into = folded.setdefault(f"{name.rpartition('/')[0]}/0", {})
         for counter, value in of_slice.items():
             if counter not in into:
                 into[counter] = value
+            elif counter == "epochs_lost":
+                into[counter] = max(into[counter], value)
             elif counter.endswith(("_at", "_after")):
                 latest = counter.startswith("last_") or counter.endswith("_after")
                 into[counter] = (max if latest else min)(into[counter], value)
             else:
                 into[counter] += value
     return folded
+
+
+def _told(counters: _Counters) -> _Counters:
+    kept = {
+        name: {counter: value for counter, value in each.items() if counter in _TOLD_COUNTERS}
+        for name, each in counters.items()
+    }
+    return {name: each for name, each in kept.items() if each}
+
+
+def _forgotten(counters: _Counters) -> _Counters:
+    return {}
 
 
 def decode_outcome(data: bytes) -> JobOutcome:

@@ -50,8 +50,8 @@ class FailingStores:
             self._failing[replica] = since, now if is_due else told
         if is_due:
             logger.warning(
-                "node %s, job %d: slice %s can't store what its replicas agree on, for %.0f s now, and goes "
-                "on only where another one can; it is tried until it works: %s",
+                "node %s, job %d: slice %s can't store or read what its replicas agree on, for %.0f s now, "
+                "and goes on only where another one can; it is tried until it works: %s",
                 self._node,
                 effect.job,
                 effect.slice,
@@ -64,7 +64,7 @@ class FailingStores:
             failed = self._failing.pop((effect.job, effect.slice, effect.generation), None)
         if failed is not None:
             logger.warning(
-                "node %s, job %d: slice %s can store again what its replicas agree on, after %.0f s",
+                "node %s, job %d: slice %s can store and read again what its replicas agree on, after %.0f s",
                 self._node,
                 effect.job,
                 effect.slice,

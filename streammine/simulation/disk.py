@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from streammine.model.errors import OutputError
 
+AGREED = "decisions/"
+"""Where what replicas agreed on is kept."""
+
 TEMPORARY_SUFFIX = ".part"
 """What half a blob is left under; no reader looks at such names."""
 
@@ -45,7 +48,8 @@ class VirtualDisk:
     """Storage that all nodes share: stores by location, made on first use.
 
     Faults of disks concern the locations in `fallible` alone: a sink's folder that can't be written stops
-    a job, and rightly so. `failing`: nodes that can't write there; `torn`: by node, what the names of writes
+    a job, and rightly so. `failing`: nodes that can't write there, nor read what replicas agreed on, which
+    only waits (snapshots that can't be read count as damaged); `torn`: by node, what the names of writes
     begin with that are to fail halfway, one each; `corrupt`: how many blobs get a wrong bit, whoever writes
     them; `mortal`: how many more writes a node gets done before it dies. `hits` counts by fault.
     """
@@ -89,6 +93,13 @@ class VirtualDisk:
         store.put(name, whole)
         self._watch(node, location, name, pa.py_buffer(whole))
 
+    def get(self, node: str, location: str, name: str) -> pa.Buffer:
+        """Read a blob as a node does. Raises OutputError where there is none or a fault stops it."""
+        if location in self.fallible and node in self.failing and name.startswith(AGREED):
+            self.hits["failed"] += 1
+            raise OutputError(f"{node} can't read {name}: the disk doesn't answer")
+        return self.open_store(location).get(name)
+
     def _fail(self, node: str, store: MemoryStore, name: str, whole: bytes) -> None:
         slice_path = name.rsplit("/", 1)[0]
         if self._failures[slice_path] == MOST_FAILURES:
@@ -122,11 +133,16 @@ class NodeStore:
         self.node = node
         self._location = location
 
+    @property
+    def has_damaged(self) -> bool:
+        """The disk has given some blob a wrong bit, whichever it was."""
+        return self._disk.hits["corrupt"] > 0
+
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
         self._disk.put(self.node, self._location, name, data)
 
     def get(self, name: str) -> pa.Buffer:
-        return self._store.get(name)
+        return self._disk.get(self.node, self._location, name)
 
     def list(self, prefix: str) -> list[str]:
         return self._store.list(prefix)

@@ -18,6 +18,7 @@ from streammine.assembly import (
 from streammine.engine import node_stimuli as machine
 from streammine.model.contracts import Store
 from streammine.model.errors import OutputError
+from streammine.simulation.disk import NodeStore
 from streammine.simulation.monitor import Monitor
 
 
@@ -42,10 +43,12 @@ def make_sure(store: Store, effect: machine.MakeSure) -> machine.MadeSure:
         return machine.MadeSure(effect, None)
 
 
-def tidy(store: Store, effect: machine.CollectSnapshots, verified: set[str]) -> None:
-    """Remove what nobody needs; where the disk fails it is left until the next time."""
+def tidy(store: NodeStore, effect: machine.CollectSnapshots, verified: set[str]) -> None:
+    """Remove what nobody needs; where the disk fails it is left until the next time. What must stay is whole,
+    but for what the disk itself has damaged."""
     with suppress(OutputError):
-        collect(store, effect.keep, verified, effect.decisions)
+        found = collect(store, effect.keep, verified, effect.decisions)
+        assert found.damaged is None or store.has_damaged, found.damaged
 
 
 def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:

@@ -73,6 +73,7 @@ THREE = Seeds(Workload(counted(3, slices=1), INPUTS))
 ONE = Seeds(Workload(counted(1, slices=1), INPUTS))
 PASSIVE = Seeds(Workload(counted(2, slices=1, scheme="passive-replication"), INPUTS))
 WINDOWS = Seeds(Workload(counted(2, slices=1, window="20s"), INPUTS))
+WHOLE = Seeds(Workload(counted(2, slices=3, window="global"), INPUTS))
 
 
 @pytest.mark.parametrize("first", range(0, 40, PORTION))
@@ -86,6 +87,11 @@ def test_three_replicas() -> None:
 
 def test_a_replica_alone() -> None:
     ONE.run("all", SEEDS[50 : 50 + PORTION])
+
+
+def test_results_of_the_whole_input_come_after_its_last_epoch() -> None:
+    """On slices that had nothing in the last epochs as well."""
+    WHOLE.run("all", SEEDS[60 : 60 + PORTION])
 
 
 def test_a_committer_that_was_far_behind_outlives_all_others(

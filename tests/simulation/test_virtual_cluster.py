@@ -247,6 +247,18 @@ def test_a_full_disk_stops_one_node_from_writing_snapshots_and_nothing_else() ->
     assert shared.hits["failed"] == 1
 
 
+def test_who_can_not_write_can_not_read_what_was_agreed_on_either() -> None:
+    shared, _ = disk()
+    for name in ("decisions/x", "snapshots/x"):
+        shared.of_node("a", "snapshots").put(name, b"data")
+    shared.failing.add("a")
+    with pytest.raises(OutputError, match="a can't read decisions/x"):
+        shared.of_node("a", "snapshots").get("decisions/x")
+    assert shared.of_node("a", "snapshots").get("snapshots/x") == pa.py_buffer(b"data")
+    assert shared.of_node("b", "snapshots").get("decisions/x") == pa.py_buffer(b"data")
+    assert shared.hits["failed"] == 1
+
+
 def test_a_torn_write_leaves_half_under_another_name() -> None:
     shared, written = disk()
     shared.torn["a"] = ["x"]

@@ -14,10 +14,12 @@ from streammine.engine.stimuli import (
     CloseEpoch,
     Directed,
     Effect,
+    Finish,
     FrameArrived,
     Freeze,
     GrantCredit,
     MakeSure,
+    Output,
     Run,
     Start,
     Stimulus,
@@ -134,6 +136,24 @@ def work(effects: list[Effect]) -> list[object]:
 
 def credit(effects: list[Effect]) -> set[tuple[int, int]]:
     return {(each.channel, each.frontier) for each in effects if isinstance(each, GrantCredit)}
+
+
+def test_the_end_of_input_comes_behind_every_epoch_that_was_named() -> None:
+    """Here or for another slice the last epochs held something; what is made of the end comes after them."""
+    bench = Bench()
+    for channel in (EAST, WEST):
+        bench.frame(channel, 1, rows=1)
+    bench.decide(BEGINNING, 1, (0, EAST))
+    bench.closed(1)
+    for channel in (EAST, WEST):
+        bench.frame(channel, 3)
+    bench.decide(1, 3)
+    bench.over(EAST, 3)
+    bench.over(WEST, 2)
+    runs = [each for each in bench.decide(3, INFINITY) if isinstance(each, Run)]
+    assert runs == [Run((Finish(4),))]
+    made = Output(OUT, 4, 1, 10, "rows")
+    bench.take(WorkDone(WorkResult((made,), finished=True)))
 
 
 def test_nothing_is_processed_before_it_is_decided() -> None:

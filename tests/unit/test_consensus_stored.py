@@ -268,3 +268,72 @@ def test_who_has_to_learn_waits_for_those_that_may_still_tell() -> None:
           1 tells 2: not ready for plan 3
         """,
     )
+
+
+def test_who_has_the_witness_leads_where_too_few_are_left_without_it() -> None:
+    # 1 and 4 are lost: of the four votes two are there, and 3 counts for two
+    check(
+        ready(4, stored=True, bags_come=True),
+        """
+        > 2 has 5a
+          2 tells 1 3 4: named 5a
+        > 2 waits long
+          2 asks for the witness
+          2 tells 1 3 4: named 5a but promised 2
+        > 3 has 5a
+          3 tells 1 2 4: named 5a
+        > 3 waits long
+          3 asks for the witness
+          3 tells 1 2 4: named 5a but promised 3
+        > witness 3: 3
+        > witness 2: 3
+        > 3 hears 2
+        > 3 waits long
+          3 tells 1 2 4: as before, knows up to 0
+        > 2 hears 3
+          2 tells 3: named 5a but promised 2?
+        > 3 hears 2
+          3 tells 2: named 5a but promised 3
+        > 2 hears 3
+          2 tells 1 3 4: named 5a but promised 3
+        > 3 hears 2
+          3 tells 1 2 4: accepted 5a in 3
+        > 2 hears 3
+          2 tells 1 3 4: accepted 5a in 3
+        > 3 hears 2
+          3 writes 5a
+        > 3 wrote
+          3 tells 1 2 4: decided 5a
+          3 processes 5a
+        """,
+    )
+
+
+def test_nobody_waits_to_be_told_by_one_that_has_ended_what_the_store_has_told() -> None:
+    replicas = Replicas(stored=True, bags_come=True)
+    for line in ("plan 1 of 1 2 3", "1 read", "2 read", "3 read"):
+        replicas(line)
+    hear_each_other(replicas, 1, 2, 3)
+    for line in ("1 has 5a", "2 has 5a", "3 has 5a", "1 hears 2", "1 hears 3", "1 wrote"):
+        replicas(line)
+    # 1 knows the decision, says so in the new plan, and ends
+    replicas("plan 2 of 1 2 3 after 1 of 1 2 3")
+    for line in ("2 hears 1", "3 hears 1", "2 read", "3 read"):
+        replicas(line)
+    hear_each_other(replicas, 2, 3)
+    assert replicas.machines[2].ready_in == 1, "1 may still tell it"
+    while replicas.now_seconds < 2.0:
+        for line in ("2 waits little", "3 waits little"):
+            replicas(line)
+        hear_each_other(replicas, 2, 3)
+        # what was asked for
+        hear_each_other(replicas, 2, 3)
+    assert [replicas.machines[one].ready_in for one in (2, 3)] == [2, 2]
+    assert "2 processes 5a" in replicas("2 wrote")
+
+
+def hear_each_other(replicas: Replicas, *members: int) -> None:
+    for one in members:
+        for other in members:
+            if one != other:
+                replicas(f"{one} hears {other}")

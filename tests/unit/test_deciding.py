@@ -83,7 +83,7 @@ def test_a_store_that_goes_on_failing_is_told_seldom_and_that_it_works_again(
         told.append(len(caplog.messages))
     assert told == [1, 1, 1, 2, 2]
     first, later = caplog.messages
-    assert "slice counts/0 can't store" in first
+    assert "slice counts/0 can't store or read" in first
     assert "in /data: the disk is full" in first
     assert "for 61 s now" in later
     for _ in range(2):
@@ -91,4 +91,4 @@ def test_a_store_that_goes_on_failing_is_told_seldom_and_that_it_works_again(
         done.get(timeout=20)
     decider.close()
     assert len(caplog.messages) == 3
-    assert "slice counts/0 can store again" in caplog.messages[-1]
+    assert "slice counts/0 can store and read again" in caplog.messages[-1]

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from replication.decisions import seal_decisions, store_decisions, superseded_decisions
+from replication.decisions import (
+    forget_decisions,
+    seal_decisions,
+    store_decisions,
+    superseded_decisions,
+)
 from replication.naming import DecisionsName, SealName, last_decided, seal_of
 from streammine.model.agreement import Bag, BagSet, Decision, DecisionDurable, StoredDecision
 from streammine.model.epochs import BEGINNING, INFINITY
@@ -91,6 +96,44 @@ def test_damage_and_other_names_are_found() -> None:
     assert seal_decisions(store, COUNTS, 3, BEGINNING, warnings.append).decisions == (FIRST,)
     assert ["renamed" in each for each in warnings] == [True, False]
     assert "damaged" in warnings[1]
+
+
+class Silent(MemoryStore):
+    """One that fails to read a blob, once; `gone`: because it was removed meanwhile."""
+
+    def __init__(self, blobs: dict[str, bytes], unread: str, gone: bool) -> None:
+        super().__init__()
+        self.blobs = blobs
+        self._unread: str | None = unread
+        self._gone = gone
+
+    def get(self, name: str) -> pa.Buffer:
+        if name == self._unread:
+            self._unread = None
+            if self._gone:
+                forget_decisions(self, 9, [name])
+                self.delete(name)
+            raise OutputError(f"{name} can't be read")
+        return super().get(name)
+
+
+def test_what_is_there_and_can_not_be_read_is_not_passed_over() -> None:
+    """As the newest one it would be decided once more, and otherwise."""
+    plain = stored_apart()
+    newest = DecisionsName(COUNTS, INFINITY, INFINITY, 1, 1).name
+    store = Silent(plain.blobs, newest, gone=False)
+    with pytest.raises(OutputError, match="can't be read"):
+        seal_decisions(store, COUNTS, 2, BEGINNING)
+    assert set(seal_decisions(store, COUNTS, 2, BEGINNING).decisions) == {FIRST, SECOND, LAST}
+
+
+def test_what_is_removed_while_others_read_is_said_to_be_no_damage() -> None:
+    warnings: list[str] = []
+    store = Silent(stored_apart().blobs, DecisionsName(COUNTS, 9, 9, 1, 1).name, gone=True)
+    read = seal_decisions(store, COUNTS, 2, BEGINNING, warnings.append)
+    assert set(read.decisions) == {FIRST, LAST}
+    assert read.removed_until == 9
+    assert not warnings
 
 
 def stored_apart(*copied: StoredDecision) -> MemoryStore:

@@ -66,6 +66,7 @@ def test_counters_of_very_many_slices_are_summed_by_vertex_to_be_kept() -> None:
         for index in range(slices)
     }
     counters |= {f"source/{index}": {"rows_in": 1.0} for index in range(3)}
+    counters |= {f"gaps.committer/{each}": {"epochs_lost": 7.0 + each} for each in range(2)}
     counters |= {f"moved/{each}": {"counted_after": 5.0 + each % 2} for each in range(3)}
     counters |= {f"result.committer/{each}": {"last_commit_at": 20.0 + each} for each in range(2)}
     data = encode_outcome(JobOutcome("finished", None, counters))
@@ -74,10 +75,32 @@ def test_counters_of_very_many_slices_are_summed_by_vertex_to_be_kept() -> None:
     assert read.counters == {
         "counts/0": {"rows_in": 2.0 * slices, "rows_dead": 0.0, "first_read_at": 10.0},
         "source/0": {"rows_in": 3.0},
+        "gaps.committer/0": {"epochs_lost": 8.0},
         "moved/0": {"counted_after": 6.0},
         "result.committer/0": {"last_commit_at": 21.0},
     }
     assert run_seconds(read) == run_seconds(JobOutcome("finished", None, counters)) == 11.0
+
+
+def test_of_very_many_vertices_only_what_is_told_is_kept() -> None:
+    counters = {
+        f"counts_{index}/0": {"rows_in": 2.0, "rows_out": 3.0, "a_long_name_of_a_counter": 4.0}
+        for index in range(8_000)
+    }
+    counters["result.committer/0"] = {"last_commit_at": 20.0, "epochs_lost": 3.0, "commits": 5.0}
+    counters["tap/0"] = {"state_nbytes": 100.0}
+    data = encode_outcome(JobOutcome("finished", None, counters))
+    assert len(data) <= OUTCOME_BYTES
+    expected = {f"counts_{index}/0": {"rows_in": 2.0} for index in range(8_000)}
+    expected["result.committer/0"] = {"last_commit_at": 20.0, "epochs_lost": 3.0}
+    assert decode_outcome(data).counters == expected
+
+
+def test_a_job_ends_however_many_vertices_it_has() -> None:
+    counters = {f"counts_{index}/0": {"rows_in": 2.0} for index in range(40_000)}
+    data = encode_outcome(JobOutcome("finished", "as it should", counters))
+    assert len(data) <= OUTCOME_BYTES
+    assert decode_outcome(data) == JobOutcome("finished", "as it should", {})
 
 
 def test_counters_that_can_be_kept_stay_by_slice() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.learning import forgotten_until
+from replication.learning import untold_until
 from replication.living import LEARNING_SECONDS, Living
 from replication.peers import Peers
 from streammine.model.agreement import AgreementSettings, FormerPlan, ReplicaPlan, Report
@@ -52,7 +52,7 @@ BEGAN_LATER = said(decided=20, tells_after=10)
     ],
 )
 def test_who_is_left_behind(others: list[Report | None], until: int | None) -> None:
-    assert forgotten_until(DECIDED, PLAN, others, stored=False, removed=BEGINNING) == until
+    assert untold_until(DECIDED, PLAN, others, stored=False, removed=BEGINNING) == until
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_who_is_left_behind(others: list[Report | None], until: int | None) -> N
 def test_who_is_left_behind_waits_for_no_vote_where_decisions_are_stored(
     others: list[Report | None], until: int | None
 ) -> None:
-    assert forgotten_until(DECIDED, PLAN, others, stored=True, removed=BEGINNING) == until
+    assert untold_until(DECIDED, PLAN, others, stored=True, removed=BEGINNING) == until
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_who_is_left_behind_waits_for_no_vote_where_decisions_are_stored(
 def test_who_lacks_what_was_removed_from_the_store_is_left_behind(
     removed: int, others: list[Report | None], until: int | None
 ) -> None:
-    assert forgotten_until(DECIDED, PLAN, others, stored=True, removed=removed) == until
+    assert untold_until(DECIDED, PLAN, others, stored=True, removed=removed) == until
 
 
 def test_who_was_left_out_and_says_nothing_any_more_is_not_waited_for() -> None:

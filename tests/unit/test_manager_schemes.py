@@ -9,7 +9,7 @@ import pytest
 
 from streammine.assembly import POLICIES
 from streammine.engine.job_status import job_status
-from streammine.engine.manager import ManagerMachine
+from streammine.engine.manager import SILENT_SECONDS, ManagerMachine
 from streammine.engine.manager_stimuli import (
     DrainAsked,
     Elected,
@@ -28,9 +28,10 @@ from streammine.engine.node_stimuli import (
     PlanRefused,
     PlanSeen,
 )
-from streammine.engine.scheme_control import _by_size
+from streammine.engine.scheme_control import _by_size, _goes_on
 from streammine.model.control import Heartbeat, StepReport
 from streammine.model.ids import SliceId
+from streammine.model.job import Placement, Plan
 from streammine.model.job_codec import decode_plan, encode_plan
 from streammine.model.recovery_assessment import (
     Assessment,
@@ -287,6 +288,47 @@ def test_a_loss_and_a_heartbeat_are_noticed_when_they_come() -> None:
         told(manager, Reported(told_by("b", plan_of(manager).version, ()), now_seconds))
     told(manager, NodesChanged(NODES[:1], 2.4375))
     assert control_of(manager).measurements == [Measurement(Step.DETECT, 0.09375 / 2)]
+
+
+def test_a_member_that_is_silent_is_lost_once_and_when_it_is_left_out() -> None:
+    manager = manager_of()
+    beat(manager, 2.0)
+    told(manager, Ticked(1.0 + SILENT_SECONDS, 0.0))
+    told(manager, Reported(told_by("a", plan_of(manager).version, ()), 1.0 + SILENT_SECONDS))
+    assert control_of(manager).measurements == []
+    told(manager, Ticked(3.0 + SILENT_SECONDS, 0.0))
+    (lost,) = control_of(manager).measurements
+    assert lost.step is Step.DETECT
+    assert SILENT_SECONDS < lost.seconds <= SILENT_SECONDS + 2.0
+    # its session ends much later
+    told(manager, NodesChanged(NODES[:1], 600.0))
+    assert control_of(manager).measurements == [lost]
+
+
+@pytest.mark.parametrize(
+    ("senders", "goes_on"),
+    [
+        (("a", "a"), False),
+        (("a", "b"), True),
+        (("b", "b"), True),
+        (("a b queues", "a"), False),
+        (("a b queues", "b"), False),
+        (("a b", "a"), True),
+    ],
+)
+def test_a_slice_that_is_lost_with_all_that_send_to_it_leaves_nothing_out(
+    senders: tuple[str, ...], goes_on: bool
+) -> None:
+    """Each sender: the nodes of its replicas; a second one publishes unless it only queues."""
+    placements = {COUNTS: (Placement("a", 1, 1),)}
+    for index, text in enumerate(senders):
+        node, *further = text.split()
+        group = [Placement(node, 1, 1)]
+        if further:
+            rung = HOT if "queues" in further else ACTIVE
+            group.append(Placement(further[0], 2, 2, rung=rung))
+        placements[SliceId("source", index)] = tuple(group)
+    assert _goes_on(Plan(1, 1, "run", placements), GRAPH, COUNTS) is goes_on
 
 
 def test_what_is_lost_with_a_slice_s_node_is_made_up_for_by_the_nodes_left() -> None:

@@ -9,6 +9,7 @@ from streammine.model.contracts import Traits
 from streammine.model.disciplines import Discipline
 from streammine.model.errors import TopologyError
 from streammine.model.job import JobGraph, Loop
+from streammine.model.schemes import Scheme
 
 
 def node(name: str, *inputs: str, kind: str = "stateful", **fields: object) -> LogicalNode:
@@ -42,6 +43,21 @@ def test_every_edge_knows_where_it_lies() -> None:
         "after-out": "plain",
         "out-out.committer": "plain",
     }
+
+
+def test_replicas_in_a_loop_stand_by_processing_but_for_those_on_a_crowded_node() -> None:
+    graph = plan(
+        [
+            node("lines", kind="source"),
+            node("head", "lines", "head"),
+            node("out", "head", kind="sink"),
+        ]
+    )
+    hot, cold = Scheme.PASSIVE_STANDBY_HOT, Scheme.PASSIVE_STANDBY_COLD
+    assert graph.rung_of("head", hot) is Scheme.ACTIVE_STANDBY
+    assert graph.rung_of("out", Scheme.ACTIVE_REPLICATION, crowded=True) is hot
+    for wanted in (hot, Scheme.ACTIVE_STANDBY, Scheme.ACTIVE_REPLICATION):
+        assert graph.rung_of("head", wanted, crowded=True) is cold
 
 
 def test_an_operator_may_read_from_itself_and_rounds_have_a_default() -> None:

@@ -140,6 +140,36 @@ def test_who_comes_to_lead_freezes_at_the_next_barrier_in_full() -> None:
     assert (player.machine.frozen, player.machine.skipped) == (7, 5)
 
 
+def test_who_comes_to_lead_once_more_adds_nothing_to_what_may_have_been_removed() -> None:
+    check(
+        operator(inputs=1, mode="asynchronous"),
+        """
+        > start
+        > 0.0 end 5, flagged
+          credit on 0 for 5
+          send 8.0 end 4
+          run freeze 5 in full, data up to none
+        > done frozen 5
+          write snapshot 5
+          credit on 0 for 6
+          send 8.1 end 5, flagged
+        > written 5
+          progressed
+        > leads not
+        > 0.1 end 7, flagged
+          credit on 0 for 7
+          send 8.2 end 6
+          credit on 0 for 8
+          send 8.3 end 7, flagged
+        > leads
+        > 0.2 end 9, flagged
+          credit on 0 for 9
+          send 8.4 end 8
+          run freeze 9 in full, data up to none
+        """,
+    )
+
+
 def test_who_comes_to_lead_before_a_barrier_that_it_has_heard_of_freezes_there() -> None:
     check(
         operator(mode="asynchronous"),

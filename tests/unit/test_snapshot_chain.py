@@ -15,10 +15,11 @@ from streammine.model.snapshots import SnapshotRecord
 
 def written(chain: SnapshotChain, epoch: int, nbytes: int = 10) -> SnapshotRecord:
     """Write the next snapshot as the chain wants it: full, or on top of the one before."""
-    previous = chain.previous
+    full = chain.begin()
+    previous = chain.write()
+    assert full == (previous is None)
     length = 1 if previous is None else previous.chain + 1
-    record = SnapshotRecord(epoch, 1, f"{epoch}", "sum", nbytes, previous is None, length)
-    chain.begun()
+    record = SnapshotRecord(epoch, 1, f"{epoch}", "sum", nbytes, full, length)
     chain.done(record)
     return record
 
@@ -53,7 +54,8 @@ def test_increments_larger_than_their_full_snapshot_begin_anew() -> None:
 def test_after_a_failure_the_next_one_is_full_for_what_had_changed_is_lost() -> None:
     chain = SnapshotChain()
     written(chain, 1, nbytes=100)
-    chain.begun()
+    chain.begin()
+    chain.write()
     chain.done(None)
     assert chain.previous is None
     assert written(chain, 3, nbytes=100).full
@@ -63,13 +65,15 @@ def test_after_a_failure_the_next_one_is_full_for_what_had_changed_is_lost() -> 
 def test_so_many_failures_in_a_row_are_hopeless() -> None:
     chain = SnapshotChain()
     for _ in range(FAILURES_IN_A_ROW - 1):
-        chain.begun()
+        chain.begin()
+        chain.write()
         chain.done(None)
     assert not chain.hopeless
     written(chain, 1)
     for _ in range(FAILURES_IN_A_ROW):
         assert not chain.hopeless
-        chain.begun()
+        chain.begin()
+        chain.write()
         chain.done(None)
     assert chain.hopeless
 
@@ -83,7 +87,26 @@ def test_the_newest_records_are_kept() -> None:
 
 def test_one_snapshot_is_written_at_a_time() -> None:
     chain = SnapshotChain()
-    chain.begun()
+    chain.begin()
+    chain.write()
     assert chain.writing
     with pytest.raises(AssertionError, match="at a time"):
-        chain.begun()
+        chain.write()
+
+
+def test_when_another_replica_made_some_the_next_one_is_full() -> None:
+    chain = SnapshotChain()
+    written(chain, 1, nbytes=100)
+    chain.leave()
+    assert written(chain, 2, nbytes=100).full, "the first may have been removed"
+    assert not written(chain, 3).full
+
+
+def test_what_was_frozen_before_another_one_led_is_written_as_it_is() -> None:
+    chain = SnapshotChain()
+    first = written(chain, 1, nbytes=100)
+    assert not chain.begin()
+    chain.leave()
+    assert chain.write() == first
+    chain.done(SnapshotRecord(2, 1, "2", "sum", 10, False, 2))
+    assert written(chain, 3).full
