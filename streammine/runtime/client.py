@@ -198,7 +198,7 @@ class Client:
         crowded_too: bool = False,
     ) -> tuple[str, ...]:
         """Have the manager give slices another fault-tolerance scheme, and wait until the plan says so and
-        all their replicas stand where it wants them. `named`: what the slices are called together. None: let
+        places all their replicas where it wants them. `named`: what the slices are called together. None: let
         the job's controller choose from now on. `crowded_too`: don't wait for replicas on nodes that have
         no room for them now; these nodes are returned.
 
@@ -210,7 +210,9 @@ class Client:
         wanted = AUTOMATIC if scheme is None else scheme.value
         self._ask(control.SchemeRequest(job, named, wanted))
         self.wait_for(
-            lambda: change.stands(self.plan(job), crowded_too),
+            lambda: change.stands(
+                self.plan(job), crowded_too, [each.name for each in self.members]
+            ),
             lambda: (
                 f"not all replicas of {named} are where {wanted} wants them"
                 f"{change.told_of_room(self.plan(job))}"

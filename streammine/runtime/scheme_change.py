@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from streammine.model.ids import SliceId
@@ -19,9 +19,10 @@ class SchemeChange:
     slices: Sequence[SliceId]
     scheme: Scheme | None
 
-    def stands(self, plan: Plan | None, crowded_too: bool) -> bool:
-        """Whether the plan says so, and all replicas are where it wants them; `crowded_too`: also those that
-        wait for room on a crowded node."""
+    def stands(self, plan: Plan | None, crowded_too: bool, nodes: Collection[str]) -> bool:
+        """Whether the plan says so, and places as many replicas as it wants and `nodes` have room for, each
+        on its rung; new ones are built from then on. `crowded_too`: also where some wait for room on a
+        crowded node."""
         if plan is None:
             return False
         if self.scheme is None:
@@ -29,7 +30,7 @@ class SchemeChange:
         return (
             set(self.slices) <= set(plan.fixed)
             and all(plan.schemes.get(each) is self.scheme for each in self.slices)
-            and all(self._is_there(plan, each) for each in self.slices)
+            and all(self._is_there(plan, each, nodes) for each in self.slices)
             and (crowded_too or not self.waiting(plan))
         )
 
@@ -53,12 +54,14 @@ class SchemeChange:
             f": those on {listed(nodes)} wait until their node has time for them" if nodes else ""
         )
 
-    def _is_there(self, plan: Plan, slice_id: SliceId) -> bool:
+    def _is_there(self, plan: Plan, slice_id: SliceId, nodes: Collection[str]) -> bool:
         assert self.scheme is not None
         further = plan.placements.get(slice_id, ())[1:]
         if not self.scheme.deploys:
             return not further
-        return bool(further) and all(
+        wanted = max(2, self.graph.vertex(slice_id.vertex).replicas)
+        room = len(set(nodes) - set(plan.draining))
+        return len(further) >= max(1, min(wanted, room) - 1) and all(
             each.rung is self.graph.rung_of(slice_id.vertex, self.scheme, each.node in plan.crowded)
             for each in further
         )

@@ -25,7 +25,7 @@ def plan_with(scheme: Scheme, rung: Scheme | None, crowded: tuple[str, ...] = ()
 
 
 def stands(scheme: Scheme | None, plan: Plan | None, crowded_too: bool = False) -> bool:
-    return SchemeChange(GRAPH, SLICES, scheme).stands(plan, crowded_too)
+    return SchemeChange(GRAPH, SLICES, scheme).stands(plan, crowded_too, "ab")
 
 
 @pytest.mark.parametrize("scheme", list(Scheme))
@@ -33,6 +33,17 @@ def test_replicas_stand_where_the_scheme_wants_them(scheme: Scheme) -> None:
     for rung in (None, *Scheme):
         expected = rung is None if scheme is PASSIVE else rung is scheme
         assert stands(scheme, plan_with(scheme, rung)) == expected
+
+
+def test_all_replicas_that_there_is_room_for_are_waited_for() -> None:
+    three = replace(GRAPH, vertices=tuple(replace(each, replicas=3) for each in GRAPH.vertices))
+    change = SchemeChange(three, SLICES, ACTIVE)
+    two = plan_with(ACTIVE, ACTIVE)
+    assert change.stands(two, False, "ab"), "there is no third node"
+    assert change.stands(replace(two, draining=("c",)), False, "abc")
+    assert not change.stands(two, False, "abc")
+    third = {each: (*group, Placement("c", 3)) for each, group in two.placements.items()}
+    assert change.stands(replace(two, placements=third), False, "abc")
 
 
 def test_where_the_rung_stands_already_the_plan_must_say_so_too() -> None:
@@ -56,15 +67,15 @@ def test_slices_are_handed_back_once_the_plan_has_none_of_them() -> None:
 def test_on_a_crowded_node_replicas_wait_for_room(scheme: Scheme) -> None:
     plan = plan_with(scheme, HOT, crowded=("b", "c"))
     change = SchemeChange(GRAPH, SLICES, scheme)
-    assert change.stands(plan, crowded_too=True)
-    assert not change.stands(plan, crowded_too=False)
+    assert change.stands(plan, crowded_too=True, nodes="abc")
+    assert not change.stands(plan, crowded_too=False, nodes="abc")
     assert change.waiting(plan) == ("b",)
     assert change.told_of_room(plan) == ": those on b wait until their node has time for them"
     # they are on their way there
     on_its_way = plan_with(scheme, COLD, crowded=("b",))
-    assert not change.stands(on_its_way, crowded_too=True)
+    assert not change.stands(on_its_way, crowded_too=True, nodes="abc")
     there = plan_with(scheme, scheme)
-    assert change.stands(there, crowded_too=False)
+    assert change.stands(there, crowded_too=False, nodes="abc")
     assert change.waiting(there) == ()
     assert change.told_of_room(there) == ""
 
