@@ -336,7 +336,7 @@ class ManagerMachine:
             return
         for job in self.jobs.values():
             if job.plan is not None and job.phase is JobPhase.RUNNING:
-                draining = (*job.plan.draining, node)
+                draining = tuple(dict.fromkeys((*job.plan.draining, node)))
                 self._publish(job, job.next_plan(draining=draining), effects)
 
     # --- what follows ---------------------------------------------------------------------------

@@ -273,7 +273,11 @@ class Client:
             if job is not None and self._ended(job):
                 raise ClusterError(f"job {job} {self._outcomes[job].status} meanwhile")
             if time.monotonic() > deadline:
-                raise ClusterError(f"{otherwise()} after {timeout_seconds:g} s; it may yet come")
+                raise ClusterError(
+                    f"{otherwise()} after {timeout_seconds:g} s; it may yet come, but not where the"
+                    " manager was lost before it wrote that down: if `streammine status` shows nothing of it,"
+                    " ask again"
+                )
             self._next_event(LOOK_SECONDS)
 
     def _require_running(self, job: int) -> None:

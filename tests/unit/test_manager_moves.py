@@ -168,6 +168,12 @@ def test_a_drain_moves_everything_away_and_places_nothing_there() -> None:
     assert plan_of(manager).draining == ("b",)
 
 
+def test_a_node_is_drained_once_however_often_that_is_asked_for() -> None:
+    manager = settled("a", "b", "c")
+    told(manager, DrainAsked("b"), DrainAsked("b"))
+    assert plan_of(manager).draining == ("b",)
+
+
 def test_what_is_drained_goes_where_least_is() -> None:
     manager = settled("a", "b", "c")
     told(manager, DrainAsked("b"))
