@@ -30,8 +30,9 @@ class Witness:
 
     def coordinator(self, replicas: Collection[int], live: Collection[int]) -> int:
         """Who leads ballots: the lowest that lives, but where too few do without it, who counts for two."""
-        if self.holder in live and len(live) < majority(len(replicas)):
-            return self.holder
+        holder = self.holder
+        if holder is not None and holder in live and len(live) < majority(len(replicas)):
+            return holder
         return min(live)
 
     def begin(self, now_seconds: float) -> None:

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from streammine.assembly import AGREEMENT, CompiledJob, Environment
 from streammine.engine.node_stimuli import NodeEffect, NodeStimulus
-from streammine.model.contracts import IntArray, Position, Store
+from streammine.model.contracts import IntArray, Position
 from streammine.model.job import JobSpec
 from streammine.model.source_contracts import SourceReader
 from streammine.simulation.clock import VirtualClock
 from streammine.simulation.coordinator import VirtualCoordinator
 from streammine.simulation.coverage import Coverage
-from streammine.simulation.disk import MemorySpill, VirtualDisk
+from streammine.simulation.disk import MemorySpill, NodeStore, VirtualDisk
 from streammine.simulation.monitor import Monitor
 from streammine.simulation.network import VirtualNetwork
 from streammine.simulation.paces import Pace, RowPace, TimePace
@@ -152,7 +152,7 @@ class World:
             return None
         return RowPace(max(1, rows.batch.num_rows) / settings.source_seconds, settings.read_rows)
 
-    def snapshots(self, node: str) -> Store:
+    def snapshots(self, node: str) -> NodeStore:
         """The job's recovery store, as a node sees it."""
         return self.disk.of_node(node, self.spec.recovery.store)
 
