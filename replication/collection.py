@@ -10,6 +10,9 @@ What must stay:
   its own newest snapshot, whatever that one's epoch is. Its newest chain stays, and unpublished parts
   of later epochs.
 
+A replica of a lower generation, which may not know yet that it was replaced, can go on building on what was
+removed. That one counts for nothing, and whoever leads again begins with all of its state.
+
 Everything else is of an earlier epoch and of a replica that has gone past it: superseded snapshots,
 checkpoints that were given up, parts whose header never came.
 
@@ -95,23 +98,34 @@ def _needed(
         if one.epoch >= newest.epoch or (one in younger and (last is None or one.epoch >= last)):
             needed.add(one)
             if one in published:
-                header = read_header(store, one.header, None)
-                needed |= {base.name for base in follow_chain(store, header)}
+                needed |= _base(store, one, newest)
     return needed
+
+
+def _base(store: Store, one: SnapshotName, newest: Checkpoint) -> set[SnapshotName]:
+    """What a snapshot outside of the kept checkpoints builds on."""
+    try:
+        return {each.name for each in follow_chain(store, read_header(store, one.header, None))}
+    except SnapshotDamagedError:
+        kept = _kept_generation(newest, one)
+        if kept is None or one.generation >= kept:
+            raise
+        return set()
 
 
 def _younger(newest: Checkpoint, snapshots: Iterable[SnapshotName]) -> set[SnapshotName]:
     """Those of higher generations than the newest checkpoint's; a finished slice has none."""
-    generations = {
-        name: restore.record.generation
-        for name, restore in newest.slices.items()
-        if restore.record is not None
-    }
     return {
         one
         for one in snapshots
-        if (kept := generations.get(str(one.slice_id))) is not None and one.generation > kept
+        if (kept := _kept_generation(newest, one)) is not None and one.generation > kept
     }
+
+
+def _kept_generation(newest: Checkpoint, one: SnapshotName) -> int | None:
+    """Of the replica whose snapshot of that slice the newest checkpoint holds."""
+    restore = newest.slices.get(str(one.slice_id))
+    return None if restore is None or restore.record is None else restore.record.generation
 
 
 def _verify(store: Store, checkpoint: Checkpoint, verified: set[str]) -> None:

@@ -45,10 +45,12 @@ def make_sure(store: Store, effect: machine.MakeSure) -> machine.MadeSure:
 
 def tidy(store: NodeStore, effect: machine.CollectSnapshots, verified: set[str]) -> None:
     """Remove what nobody needs; where the disk fails it is left until the next time. What must stay is whole,
-    but for what the disk itself has damaged."""
+    but for what the disk itself has damaged, or another manager has removed since, with its checkpoint."""
     with suppress(OutputError):
         found = collect(store, effect.keep, verified, effect.decisions)
-        assert found.damaged is None or store.has_damaged, found.damaged
+        if found.damaged is not None and not store.has_damaged:
+            there = {each.epoch for each in newest_checkpoints(store, None)}
+            assert not there.issuperset(each.epoch for each in effect.keep), found.damaged
 
 
 def find(store: Store, effect: machine.FindCheckpoints) -> machine.CheckpointsFound:

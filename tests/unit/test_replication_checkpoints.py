@@ -395,6 +395,24 @@ def test_older_generations_go_with_their_epochs() -> None:
     assert late.name in store.blobs, "nobody knows yet which replica the next checkpoint takes"
 
 
+@pytest.mark.parametrize(("generation", "is_damage"), [(1, False), (2, True), (3, True)])
+def test_who_was_replaced_and_builds_on_what_is_gone_damages_nothing(
+    generation: int, is_damage: bool
+) -> None:
+    store = Blobs()
+    base = snapshot(store, A, 15, generation=generation)
+    made = [
+        published(store, epoch, a=snapshot(store, A, epoch, generation=2), b=None)
+        for epoch in (10, 20, 30)
+    ]
+    store.delete(base.name)
+    late = snapshot(store, A, 35, base, generation=generation)
+    done = collect(store, made[1:], set(), True)
+    assert (done.damaged is not None) == is_damage
+    assert late.name in store.blobs
+    assert (made[0].slices["a/0"].record.name in store.blobs) == is_damage
+
+
 def test_another_attempts_manifest_of_a_kept_epoch_goes_when_it_is_the_older() -> None:
     store = Blobs()
     other = published(store, 20, 1, a=snapshot(store, A, 20, generation=65537), b=None)
