@@ -9,8 +9,8 @@ ahead of decisions, up to `WINDOW` epochs.
 
 * Round 0. Each replica names the bags that it has complete first, and tells all. Where enough have
   named the same (all of 2 or 3: see `quorums`) that decides, in one message's time.
-* Led ballots. Where they can't be enough any more, or not in time, the coordinator proposes what most have:
-  the lowest generation of the plan that is alive. What it hears of round 0 is its first phase where it
+* Led ballots. Where they can't be enough any more, or not in time, the coordinator proposes what most have
+  (see `Witness.coordinator` for who it is). What it hears of round 0 is its first phase where it
   leads the plan's first ballot, (plan, 1). Who comes after it asks for promises, in a higher one.
 * A replica accepts only bags that it holds; what it lacks it fetches first. One that is behind, where every
   decision is stored and bags can be had again, accepts what it hears, so that others don't wait for it; and
@@ -66,7 +66,7 @@ from typing import Any
 from replication.ballots import WINDOW, Ballots, Chosen
 from replication.chain import Bags, Chain
 from replication.fetching import Fetching
-from replication.learning import inherited, is_closed, told_by, untold_until
+from replication.learning import inherited, is_closed, to_be_told_until, untold_until
 from replication.living import Living
 from replication.peers import Peers
 from replication.phases import TRANSITIONS, Event, Phase
@@ -182,18 +182,18 @@ class Consensus:
             return
         answers = self._peers.answers(self._plan.version)
         answers[self.generation] = self._report()
+        stored = self._settings.every_decision_stored
         # what was never processed without the store is in the store
-        former = () if self._settings.every_decision_stored else self._plan.former
+        former = () if stored else self._plan.former
         if not is_closed(former, answers, self._living.gone):
             return
-        known = told_by(answers, self._living.others, self._settings.every_decision_stored)
+        known = to_be_told_until(answers, self._living.others, stored)
         if max(known, self._store.removed_until) > self._chain.decided:
             return
         brought = inherited(answers.values(), self._store.decisions, self._chain.decided)
         self._effects += self._fetching.ask(brought.items())
         # bags may come only as epochs are processed; those of a former plan's memory must be safe here first
-        in_memory = not self._settings.every_decision_stored
-        if in_memory and any(self._bags.lacking(value) for value in brought.values()):
+        if not stored and any(self._bags.lacking(value) for value in brought.values()):
             return
         self._enter(Event.LEARNT)
         self.ready_in = self._plan.version

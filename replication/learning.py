@@ -75,13 +75,13 @@ def untold_until(
     return min(begins) if votes and begins else None
 
 
-def told_by(answers: Mapping[int, Report], there: Collection[int], stored: bool) -> int:
+def to_be_told_until(answers: Mapping[int, Report], others: Collection[int], stored: bool) -> int:
     """Up to which epoch this replica is to be told what was decided, before it takes part.
 
-    Where every decision is `stored` nobody is waited for who is not `there` any more: what counted of former
+    Where every decision is `stored` only `others` that are still there are waited for: what counted of former
     plans is on the list, and in this one it has accepted nothing yet.
     """
-    said = (each.decided for one, each in answers.items() if not stored or one in there)
+    said = (each.decided for one, each in answers.items() if not stored or one in others)
     return max(said, default=BEGINNING)
 
 

@@ -289,7 +289,9 @@ class AgreeingSlice(SliceMachine):
         self.chain.append(epoch)
         if epoch == INFINITY:
             # all are over here, and no epoch that was named lies behind the last one of them all
-            self.last_epoch = max(self.last_epoch, *(c.last_epoch for c in self.inputs.values()))
+            self.last_epoch = max(
+                self.last_epoch, *(one.last_epoch for one in self.inputs.values())
+            )
             self.frontier.advance([INFINITY])
             return
         for _, bag in chosen.bags:

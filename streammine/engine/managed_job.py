@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -145,10 +145,10 @@ class ManagedJob:
                 placement, report = max(told, key=lambda each: each[1].finished)
                 yield slice_id, placement, report
 
-    def lost(self, now_seconds: float, gone: Iterable[Node]) -> None:
+    def lost(self, now_seconds: float, gone: Sequence[Node]) -> None:
         """These nodes are lost: they are no members any more, or have been silent for too long."""
         if self.control is not None:
-            for node in sorted(gone):
+            for node in gone:
                 self.control.lost(now_seconds, node, self)
 
     def forget_reports(self) -> None:
@@ -224,9 +224,7 @@ class ManagedJob:
 
     def wanted_replicas(self, slice_id: SliceId) -> int:
         """The first one counted."""
-        if not self.scheme_of(slice_id).deploys:
-            return 1
-        return max(2, self.graph.vertex(slice_id.vertex).replicas)
+        return self.graph.replicas_under(slice_id.vertex, self.scheme_of(slice_id))
 
     @property
     def replicated(self) -> bool:

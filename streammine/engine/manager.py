@@ -26,7 +26,7 @@ House rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from streammine.engine.agreeing_plans import renewed_plan, with_agreeing
@@ -134,11 +134,9 @@ class ManagerMachine:
                 if self.now_seconds == 0.0:
                     # whoever was heard of before the clock was known has been heard of now
                     self._heard = dict.fromkeys(self._heard, now_seconds)
-                lived = self.live
-                self.now_seconds = now_seconds
+                lived, self.now_seconds = self.live, now_seconds
                 self.clock_seconds = clock_seconds
-                for managed in self.jobs.values():
-                    managed.lost(now_seconds, set(lived) - set(self.live))
+                self._lost(lived, self.live, now_seconds)
             case CheckpointsFound():
                 self._found(stimulus)
             case MemoryKept(job, memory, error):
@@ -187,12 +185,15 @@ class ManagerMachine:
         self.leading = leading
 
     def _nodes_changed(self, stimulus: NodesChanged) -> None:
-        nodes, now_seconds = stimulus.nodes, stimulus.now_seconds or self.now_seconds
-        for job in self.jobs.values():
-            job.lost(now_seconds, set(self.nodes) - set(nodes))
-        self.nodes = nodes
+        self._lost(self.nodes, stimulus.nodes, stimulus.now_seconds or self.now_seconds)
+        self.nodes = nodes = stimulus.nodes
         self._heard = {node: self._heard.get(node, self.now_seconds) for node in nodes}
         self._crowding.keep({name for name, _ in nodes})
+
+    def _lost(self, before: Sequence[Node], now: Sequence[Node], now_seconds: float) -> None:
+        gone = sorted(set(before) - set(now))
+        for job in self.jobs.values():
+            job.lost(now_seconds, gone)
 
     def _arrived(self, arrived: JobSeen) -> None:
         if arrived.job not in self.jobs:

@@ -66,14 +66,15 @@ def moved_plan(
         job.graph, leaving, staying | {each: linked[each] for each in leaving}, nodes
     )
     for slice_id, old in leaving.items():
+        lingers = live and old.rung.queues
         # who leads goes on doing so: only one that leaves itself hands it over
-        group = tuple(
+        group = [
             replace(each, leaving=True) if each == old else each
             for each in placements[slice_id]
-            if each != old or (live and old.rung.queues)
-        )
+            if lingers or each != old
+        ]
         if slice_id not in places:
-            goes_on = live and old.rung.queues and linked[slice_id]
+            goes_on = lingers and linked[slice_id]
             placements[slice_id] = (
                 leading_first(group) if goes_on else promoted(job, slice_id, staying[slice_id])
             )

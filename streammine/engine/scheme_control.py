@@ -38,6 +38,7 @@ from streammine.model.recovery_policy import (
     SliceObservation,
     Step,
 )
+from streammine.model.schemes import Scheme
 from streammine.model.snapshots import SnapshotRecord
 
 FROZEN_KEPT = 8
@@ -247,7 +248,7 @@ class SchemeControl:
         return SliceObservation(
             scheme=job.scheme_of(slice_id),
             chosen=slice_id in job.plan.schemes,
-            replicas=max(2, self._graph.vertex(slice_id.vertex).replicas),
+            replicas=self._graph.replicas_under(slice_id.vertex, Scheme.ACTIVE_REPLICATION),
             nodes=1,
             state_bytes=report.counters.get("state_bytes", 0.0),
             checkpoint=self._checkpoint(now_seconds, job, slice_id),

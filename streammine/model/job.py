@@ -226,6 +226,10 @@ class JobGraph:
         whole = f"partitions 0 to {last}" if last else "partition 0 alone"
         return f"there is no {text}: {name} has {whole}"
 
+    def replicas_under(self, name: str, scheme: Scheme) -> int:
+        """How many replicas a slice of the vertex is to have under a scheme, the first one counted."""
+        return max(2, self.vertex(name).replicas) if scheme.deploys else 1
+
     def rung_of(self, name: str, scheme: Scheme, crowded: bool = False) -> Scheme:
         """The rung on which the further replicas of a vertex's slices stand under a scheme. On a node that is
         `crowded` they do not process.

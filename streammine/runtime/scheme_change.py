@@ -59,7 +59,7 @@ class SchemeChange:
         further = plan.placements.get(slice_id, ())[1:]
         if not self.scheme.deploys:
             return not further
-        wanted = max(2, self.graph.vertex(slice_id.vertex).replicas)
+        wanted = self.graph.replicas_under(slice_id.vertex, self.scheme)
         room = len(set(nodes) - set(plan.draining))
         return len(further) >= max(1, min(wanted, room) - 1) and all(
             each.rung is self.graph.rung_of(slice_id.vertex, self.scheme, each.node in plan.crowded)

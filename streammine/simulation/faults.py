@@ -46,7 +46,7 @@ class FaultKind(StrEnum):
     CROWDED = "crowded"
     """For `seconds` a node says that it has no time left for replicas that stand behind others."""
     DISK_FAILED = "disk-failed"
-    """For `seconds` a node can't write to the snapshot store."""
+    """For `seconds` a node can't write to the snapshot store, nor read there what replicas agreed on."""
     DISK_SLOW = "disk-slow"
     """For `seconds` a node's snapshots take `amount` times as long."""
     DISK_TORN = "disk-torn"

@@ -180,11 +180,15 @@ def ready(count: int, stored: bool = False, bags_come: bool = False) -> Replicas
     replicas.plan(1, [str(one) for one in members])
     for one in members:
         replicas(f"{one} read")
+    hear_each_other(replicas, *members)
+    return replicas
+
+
+def hear_each_other(replicas: Replicas, *members: int) -> None:
     for one in members:
         for other in members:
             if one != other:
                 replicas(f"{one} hears {other}")
-    return replicas
 
 
 def together_for(replicas: Replicas, seconds: float) -> list[str]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.unit.agreement_transcripts import Replicas, check, ready, together_for
+from tests.unit.agreement_transcripts import (
+    Replicas,
+    check,
+    hear_each_other,
+    ready,
+    together_for,
+)
 
 
 def test_where_every_decision_is_stored_equal_names_are_too() -> None:
@@ -330,10 +336,3 @@ def test_nobody_waits_to_be_told_by_one_that_has_ended_what_the_store_has_told()
         hear_each_other(replicas, 2, 3)
     assert [replicas.machines[one].ready_in for one in (2, 3)] == [2, 2]
     assert "2 processes 5a" in replicas("2 wrote")
-
-
-def hear_each_other(replicas: Replicas, *members: int) -> None:
-    for one in members:
-        for other in members:
-            if one != other:
-                replicas(f"{one} hears {other}")
